@@ -1,0 +1,3 @@
+//! The binary `bulkhead`.
+
+fn main() {}

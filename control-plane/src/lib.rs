@@ -1,0 +1,1 @@
+//! The control plane of Bulkhead: store, versions, rollout, API and pages.

@@ -1,0 +1,1 @@
+//! The dashboard as a pure library: page struct in, HTML out.
