@@ -32,6 +32,9 @@ pub struct Hello {
     pub generation: u64,
     #[prost(string, tag = "4")]
     pub digest: ::prost::alloc::string::String,
+    /// The store that what runs now came from; empty when nothing does.
+    #[prost(string, tag = "5")]
+    pub epoch: ::prost::alloc::string::String,
 }
 /// One for each policy sent down.
 #[allow(clippy::all)]
@@ -148,8 +151,12 @@ pub struct PolicyPush {
     #[prost(string, tag = "2")]
     pub digest: ::prost::alloc::string::String,
     /// The document as JSON.
-    #[prost(bytes = "vec", tag = "3")]
-    pub document: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub document: ::prost::bytes::Bytes,
+    /// Names the store. Numbers rise within one epoch; they say nothing across two, so a gateway
+    /// takes a policy of another epoch whatever its number, and of its own only a higher one.
+    #[prost(string, tag = "4")]
+    pub epoch: ::prost::alloc::string::String,
 }
 /// Generated client implementations.
 pub mod control_client {
@@ -165,17 +172,6 @@ pub mod control_client {
     #[derive(Debug, Clone)]
     pub struct ControlClient<T> {
         inner: tonic::client::Grpc<T>,
-    }
-    impl ControlClient<tonic::transport::Channel> {
-        /// Attempt to create a new client by connecting to a given endpoint.
-        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
-        where
-            D: TryInto<tonic::transport::Endpoint>,
-            D::Error: Into<StdError>,
-        {
-            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
-            Ok(Self::new(conn))
-        }
     }
     impl<T> ControlClient<T>
     where

@@ -1,0 +1,311 @@
+//! The stream between a gateway and its control plane: generated messages, their bounds, and the
+//! conversions between them and the domain.
+//!
+//! Separate so that message structs live at the boundary alone: both ends convert on entry, and
+//! what arrives is checked here once. It must never open a connection.
+
+use std::collections::BTreeMap;
+
+use compartment::{Figures, Level, Limit, Rejection};
+use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
+
+use crate::Secret;
+
+#[expect(
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    reason = "generated from control.proto and committed, so that a build needs no protoc"
+)]
+pub mod proto {
+    //! Made from `wire/proto/control.proto`; do not edit.
+    include!("generated/bulkhead.control.v1.rs");
+}
+
+/// Largest message either way: a policy document of 32 MiB and its frame.
+pub const MESSAGE_BYTES_MAX: usize = 40 << 20;
+/// Most compartments in one report.
+pub const REPORT_COMPARTMENTS_MAX: usize = 250_000;
+/// Longest key of a compartment: two names of 128 bytes and the words around them.
+pub const KEY_BYTES_MAX: usize = 320;
+/// Most faults in one refusal; the checker stops there too.
+pub const FAULTS_MAX: usize = 128;
+/// Longest text of a fault that is kept.
+pub const FAULT_TEXT_BYTES_MAX: usize = 1024;
+
+/// Why a message of the other side is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// Not a key of a compartment.
+    #[error("a compartment's key has 1 to {KEY_BYTES_MAX} of A-Z a-z 0-9 . _ - /")]
+    Key,
+    /// Not one of the levels.
+    #[error("unknown level of compartment {key}")]
+    Level {
+        /// Whose.
+        key: String,
+    },
+    /// Out of range.
+    #[error("limit of compartment {key} is out of range")]
+    Limit {
+        /// Whose.
+        key: String,
+    },
+    /// More than a report holds.
+    #[error("a report has at most {REPORT_COMPARTMENTS_MAX} compartments")]
+    TooMany,
+}
+
+/// The value of `authorization` with which a gateway opens its stream.
+pub fn authorization(token: &Secret) -> Option<MetadataValue<Ascii>> {
+    let mut value = MetadataValue::try_from(format!("Bearer {}", token.expose())).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// True when a stream was opened with this token.
+pub fn authorized(metadata: &MetadataMap, token: &Secret) -> bool {
+    metadata
+        .get("authorization")
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.strip_prefix("Bearer "))
+        .is_some_and(|offered| token.matches(offered))
+}
+
+impl From<&Figures> for proto::Compartment {
+    fn from(figures: &Figures) -> Self {
+        let reason = |(reason, count): (&Rejection, &u64)| (reason.as_str().to_owned(), *count);
+        Self {
+            key: figures.key.clone(),
+            level: figures.level.as_str().to_owned(),
+            limit: figures.limit.slots(),
+            reserved: figures.reserved,
+            in_flight: figures.in_flight,
+            queued: figures.queued,
+            left_queue: figures.left_queue,
+            borrowed: figures.borrowed,
+            peak: figures.peak,
+            admitted: figures.admitted,
+            completed: figures.completed,
+            rejected: figures.rejected.iter().map(reason).collect(),
+            leaked: figures.leaked,
+            oldest_permit_ms: figures.oldest_permit_ms,
+        }
+    }
+}
+
+impl TryFrom<proto::Compartment> for Figures {
+    type Error = MessageError;
+
+    fn try_from(message: proto::Compartment) -> Result<Self, MessageError> {
+        let key = message.key;
+        if !is_key(&key) {
+            return Err(MessageError::Key);
+        }
+        let Some(level) = level_of(&message.level) else {
+            return Err(MessageError::Level { key });
+        };
+        let Ok(limit) = message.limit.map_or(Ok(Limit::UNLIMITED), Limit::new) else {
+            return Err(MessageError::Limit { key });
+        };
+        let rejected = reasons(&message.rejected);
+        let refused = rejected
+            .values()
+            .fold(0_u64, |sum, count| sum.saturating_add(*count));
+        let arrived = [refused, u64::from(message.queued), message.left_queue]
+            .into_iter()
+            .fold(message.admitted, u64::saturating_add);
+        Ok(Self {
+            key,
+            level,
+            mode: "enforce".to_owned(),
+            limit,
+            reserved: message.reserved,
+            in_flight: message.in_flight,
+            queued: message.queued,
+            left_queue: message.left_queue,
+            borrowed: message.borrowed,
+            peak: message.peak,
+            saturation: saturation(limit, message.in_flight),
+            arrived,
+            admitted: message.admitted,
+            completed: message.completed,
+            rejected,
+            shadow_rejected: BTreeMap::new(),
+            candidate_rejected: 0,
+            leaked: message.leaked,
+            oldest_permit_ms: message.oldest_permit_ms,
+        })
+    }
+}
+
+/// The figures of a report, all of them or none.
+pub fn figures_of(report: proto::Report) -> Result<Vec<Figures>, MessageError> {
+    if report.compartments.len() > REPORT_COMPARTMENTS_MAX {
+        return Err(MessageError::TooMany);
+    }
+    report
+        .compartments
+        .into_iter()
+        .map(Figures::try_from)
+        .collect()
+}
+
+/// The faults of a refusal, bounded in number and length: a peer's text is kept in memory.
+pub fn faults_of(refused: proto::Refused) -> Vec<proto::Fault> {
+    let bounded = |text: String| bounded_text(&text, FAULT_TEXT_BYTES_MAX);
+    let fault = |fault: proto::Fault| proto::Fault {
+        pointer: bounded(fault.pointer),
+        value: bounded(fault.value),
+        rule: bounded(fault.rule),
+    };
+    refused
+        .faults
+        .into_iter()
+        .take(FAULTS_MAX)
+        .map(fault)
+        .collect()
+}
+
+/// `in_flight / limit`; 0 when unlimited, 1 when closed.
+pub fn saturation(limit: Limit, in_flight: u32) -> f64 {
+    match limit.slots() {
+        None => 0.0,
+        Some(0) => 1.0,
+        Some(slots) => f64::from(in_flight) / f64::from(slots),
+    }
+}
+
+/// Control bytes replaced, cut at a character's border: text of a peer goes to logs and pages.
+pub fn bounded_text(text: &str, bytes_max: usize) -> String {
+    let mut kept = String::new();
+    for character in text.chars() {
+        if kept.len() + character.len_utf8() > bytes_max {
+            break;
+        }
+        kept.push(if character.is_control() {
+            '\u{fffd}'
+        } else {
+            character
+        });
+    }
+    kept
+}
+
+fn is_key(key: &str) -> bool {
+    let fits = (1..=KEY_BYTES_MAX).contains(&key.len());
+    fits && key
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b))
+}
+
+fn level_of(name: &str) -> Option<Level> {
+    use Level::{Gateway, Route, Tenant, TenantRoute, Upstream};
+
+    [Tenant, TenantRoute, Route, Upstream, Gateway]
+        .into_iter()
+        .find(|l| l.as_str() == name)
+}
+
+/// A reason that this build does not know (a newer gateway's) is left out, not an error.
+fn reasons(counts: &std::collections::HashMap<String, u64>) -> BTreeMap<Rejection, u64> {
+    let known = |(name, count): (&String, &u64)| Some((Rejection::from_name(name)?, *count));
+    counts.iter().filter_map(known).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures() -> Figures {
+        Figures {
+            key: "route/a/tenant/_idle".to_owned(),
+            level: Level::TenantRoute,
+            mode: "enforce".to_owned(),
+            limit: Limit::new(8).unwrap(),
+            reserved: 2,
+            in_flight: 4,
+            queued: 3,
+            left_queue: 1,
+            borrowed: 2,
+            peak: 7,
+            saturation: 0.5,
+            arrived: 25,
+            admitted: 20,
+            completed: 16,
+            rejected: BTreeMap::from([(Rejection::TenantRouteFull, 1)]),
+            shadow_rejected: BTreeMap::new(),
+            candidate_rejected: 0,
+            leaked: 0,
+            oldest_permit_ms: 9,
+        }
+    }
+
+    #[test]
+    fn figures_survive_the_way_over_the_wire() {
+        for limit in [Limit::new(8).unwrap(), Limit::UNLIMITED, Limit::CLOSED] {
+            let figures = Figures {
+                limit,
+                saturation: saturation(limit, 4),
+                ..figures()
+            };
+            let message = proto::Compartment::from(&figures);
+            assert_eq!(Figures::try_from(message), Ok(figures));
+        }
+    }
+
+    #[test]
+    fn figures_of_a_broken_peer_are_refused() {
+        let good = proto::Compartment::from(&figures());
+        let bad = |change: &dyn Fn(&mut proto::Compartment)| {
+            let mut message = good.clone();
+            change(&mut message);
+            Figures::try_from(message).unwrap_err()
+        };
+        assert_eq!(bad(&|m| m.key = "<script>".to_owned()), MessageError::Key);
+        assert_eq!(
+            bad(&|m| m.key = "a".repeat(KEY_BYTES_MAX + 1)),
+            MessageError::Key
+        );
+        assert!(matches!(
+            bad(&|m| m.level.clear()),
+            MessageError::Level { .. }
+        ));
+        assert!(matches!(
+            bad(&|m| m.limit = Some(u32::MAX)),
+            MessageError::Limit { .. }
+        ));
+    }
+
+    #[test]
+    fn sums_of_a_lying_peer_do_not_overflow() {
+        let mut message = proto::Compartment::from(&figures());
+        message.admitted = u64::MAX;
+        message.left_queue = u64::MAX;
+        assert_eq!(Figures::try_from(message).map(|f| f.arrived), Ok(u64::MAX));
+    }
+
+    #[test]
+    fn faults_of_a_peer_are_bounded() {
+        let fault = proto::Fault {
+            pointer: "/a\n\u{1b}[31m".to_owned(),
+            value: "\u{e9}".repeat(FAULT_TEXT_BYTES_MAX),
+            rule: String::new(),
+        };
+        let kept = faults_of(proto::Refused {
+            faults: vec![fault; FAULTS_MAX + 5],
+        });
+        assert_eq!(kept.len(), FAULTS_MAX);
+        assert!(kept.iter().all(|f| !f.pointer.contains(char::is_control)));
+        assert!(kept.iter().all(|f| f.value.len() <= FAULT_TEXT_BYTES_MAX));
+    }
+
+    #[test]
+    fn a_stream_is_opened_by_its_token_alone() {
+        let (own, other) = (Secret::random().unwrap(), Secret::random().unwrap());
+        let mut metadata = MetadataMap::new();
+        assert!(!authorized(&metadata, &own));
+        metadata.insert("authorization", authorization(&own).unwrap());
+        assert!(authorized(&metadata, &own));
+        assert!(!authorized(&metadata, &other));
+    }
+}
