@@ -1,0 +1,46 @@
+//! What a gateway is started with.
+//!
+//! Separate so that the command line and the tests build the same thing. Plain data: every field
+//! is already checked, and it must never be read while a request is served.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use wire::Secret;
+use wire::document::Loaded;
+
+/// One gateway process.
+#[derive(Debug)]
+pub struct Config {
+    /// Where clients connect; port 0 is allowed.
+    pub listen: Vec<SocketAddr>,
+    /// The admin port.
+    pub admin: SocketAddr,
+    /// Serving threads; `None`: as many as there are cores to use.
+    pub workers: Option<usize>,
+    /// Where policies come from.
+    pub source: Source,
+    /// How long requests in flight may take to finish once told to stop.
+    pub drain_timeout: Duration,
+    /// How this gateway names itself to its control plane. Stable over reconnects.
+    pub id: String,
+}
+
+/// Where policies come from.
+#[derive(Debug)]
+pub enum Source {
+    /// A file, read at the start and again on every reload.
+    File(PathBuf),
+    /// One document, checked already; it never changes.
+    Document(Loaded),
+    /// A control plane that is dialled.
+    ControlPlane {
+        /// `http://HOST:PORT`.
+        url: String,
+        /// Proves to the control plane that this gateway may read the policy.
+        token: Secret,
+        /// Where the last good policy is kept; `None`: nowhere, so a start needs the control plane.
+        state_dir: Option<PathBuf>,
+    },
+}

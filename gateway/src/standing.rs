@@ -1,0 +1,100 @@
+//! How far this process has come: listeners bound, a policy live, draining.
+//!
+//! Separate because the serving threads, the policy intake and the admin port all write or read
+//! it, and none should know the others. It must never decide anything: it remembers.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Shared by every thread of one gateway.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    bound: AtomicBool,
+    draining: AtomicBool,
+    connected: AtomicBool,
+    live: Mutex<bool>,
+    became_live: Condvar,
+}
+
+impl Standing {
+    /// Every listener accepts.
+    pub(crate) fn listeners_bound(&self) {
+        self.bound.store(true, Ordering::Release);
+    }
+
+    /// From now on not ready, for good.
+    pub(crate) fn begin_drain(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Whether the control plane is connected at this moment.
+    pub(crate) fn set_connected(&self, connected: bool) {
+        self.connected.store(connected, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
+    }
+
+    /// The first policy is in force.
+    pub(crate) fn policy_live(&self) {
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.became_live.notify_all();
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the first policy; false when the time ran out.
+    pub(crate) fn wait_live(&self, longest: Duration) -> bool {
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.became_live.wait_timeout_while(live, longest, |live| !*live);
+        let (live, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *live
+    }
+
+    /// What is still missing; empty when ready.
+    pub(crate) fn why_not_ready(&self) -> Vec<&'static str> {
+        let missing = [
+            (!self.is_live(), "no policy is live"),
+            (!self.bound.load(Ordering::Acquire), "listeners are not bound"),
+            (self.is_draining(), "draining"),
+        ];
+        missing.into_iter().filter_map(|(is_so, what)| is_so.then_some(what)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn ready_needs_all_three() {
+        let standing = Standing::default();
+        assert_eq!(standing.why_not_ready().len(), 2);
+        standing.listeners_bound();
+        assert_eq!(standing.why_not_ready(), ["no policy is live"]);
+        standing.policy_live();
+        assert!(standing.why_not_ready().is_empty());
+        standing.begin_drain();
+        assert_eq!(standing.why_not_ready(), ["draining"]);
+    }
+
+    #[test]
+    fn a_waiter_is_woken_by_the_first_policy() {
+        let standing = Arc::new(Standing::default());
+        assert!(!standing.wait_live(Duration::ZERO));
+        let other = Arc::clone(&standing);
+        let waiter = std::thread::spawn(move || other.wait_live(Duration::from_secs(60)));
+        standing.policy_live();
+        assert!(waiter.join().unwrap());
+    }
+}
