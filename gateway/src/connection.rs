@@ -1,0 +1,238 @@
+//! What is known of one client connection: who it is, in which phase, and how it ends.
+//!
+//! Separate because the connection's driver, its socket and every request on it share it, on one
+//! thread. It must never do I/O, and it holds no permit: those end with their exchange.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::Waker;
+
+/// A connection that has served this many requests closes after the next answer, so that clients
+/// spread anew over the threads.
+pub(crate) const CONNECTION_REQUESTS_MAX: u32 = 1_000;
+
+/// Where a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing of a request has been sent, and no protocol is known yet.
+    New,
+    /// Kept between two requests.
+    Idle,
+    /// Part of a head has arrived.
+    Head,
+    /// At least one request is being answered.
+    Busy,
+}
+
+/// How a connection ended, for what ends with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is open, or it ended as both sides wished.
+    Open,
+    /// The client closed or reset it.
+    ClientGone,
+    /// The client did not read: cut by us.
+    SlowClient,
+}
+
+/// What the client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// HTTP/1.0 or 1.1: one request at a time.
+    Http1,
+    /// HTTP/2: many.
+    Http2,
+}
+
+/// One client connection, on the thread that accepted it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    peer: SocketAddr,
+    local: SocketAddr,
+    protocol: Cell<Protocol>,
+    phase: Cell<Phase>,
+    /// `None`: the phase has changed and nobody has looked at a clock since.
+    since_us: Cell<Option<u64>>,
+    running: Cell<u32>,
+    served: Cell<u32>,
+    answer_ended: Cell<bool>,
+    old_version: Cell<bool>,
+    last_answer: Cell<bool>,
+    blocked_since_us: Cell<Option<u64>>,
+    fate: Cell<Fate>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Connection {
+    pub(crate) fn new(peer: SocketAddr, local: SocketAddr, now_us: u64) -> Rc<Self> {
+        Rc::new(Self {
+            peer,
+            local,
+            protocol: Cell::new(Protocol::Http1),
+            phase: Cell::new(Phase::New),
+            since_us: Cell::new(Some(now_us)),
+            running: Cell::new(0),
+            served: Cell::new(0),
+            answer_ended: Cell::new(false),
+            old_version: Cell::new(false),
+            last_answer: Cell::new(false),
+            blocked_since_us: Cell::new(None),
+            fate: Cell::new(Fate::Open),
+            waker: RefCell::new(None),
+        })
+    }
+
+    /// The client's address.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The listener that accepted it.
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol.get()
+    }
+
+    pub(crate) fn set_protocol(&self, protocol: Protocol) {
+        self.protocol.set(protocol);
+    }
+
+    /// True when no further request is wanted: every answer says `connection: close`.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.last_answer.get()
+    }
+
+    /// How it ended; read by what is dropped with it.
+    pub(crate) fn fate(&self) -> Fate {
+        self.fate.get()
+    }
+
+    /// The first reason stays.
+    pub(crate) fn set_fate(&self, fate: Fate) {
+        if self.fate.get() == Fate::Open {
+            self.fate.set(fate);
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    /// No further request is wanted; the driver looks again.
+    pub(crate) fn close_after_answer(&self) {
+        self.last_answer.set(true);
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Whom to wake when something about the connection changed.
+    pub(crate) fn remember_waker(&self, waker: &Waker) {
+        let mut kept = self.waker.borrow_mut();
+        if !kept.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
+            *kept = Some(waker.clone());
+        }
+    }
+
+    /// Bytes came from the client.
+    pub(crate) fn bytes_arrived(&self) {
+        if matches!(self.phase.get(), Phase::New | Phase::Idle) && !self.is_http2() {
+            self.enter(Phase::Head);
+        }
+    }
+
+    /// The protocol is known and no request has been seen.
+    pub(crate) fn became_idle(&self) {
+        self.enter(Phase::Idle);
+    }
+
+    /// A whole head was read. The guard lives as long as the request or its answer.
+    pub(crate) fn begin_request(self: &Rc<Self>, old_version: bool) -> Running {
+        self.running.set(self.running.get().saturating_add(1));
+        self.served.set(self.served.get().saturating_add(1));
+        self.old_version.set(old_version);
+        self.answer_ended.set(false);
+        self.phase.set(Phase::Busy);
+        if self.served.get() >= CONNECTION_REQUESTS_MAX {
+            self.last_answer.set(true);
+        }
+        Running(Rc::clone(self))
+    }
+
+    /// Everything that was to be written has been handed to the kernel.
+    pub(crate) fn flushed(&self) {
+        if self.answer_ended.get() {
+            self.answer_ended.set(false);
+            self.enter(Phase::Idle);
+        }
+    }
+
+    /// HTTP/1.0 shows the end of an answer by closing.
+    pub(crate) fn is_old_version(&self) -> bool {
+        self.old_version.get()
+    }
+
+    /// True while nothing that hyper writes can be part of an answer of ours.
+    pub(crate) fn is_between_answers(&self) -> bool {
+        self.phase.get() != Phase::Busy && !self.is_http2()
+    }
+
+    /// The kernel takes no more bytes for this client.
+    pub(crate) fn write_blocked(&self, now_us: u64) {
+        self.blocked_since_us.set(Some(now_us));
+    }
+
+    pub(crate) fn write_moved(&self) {
+        self.blocked_since_us.set(None);
+    }
+
+    pub(crate) fn blocked_since_us(&self) -> Option<u64> {
+        self.blocked_since_us.get()
+    }
+
+    /// When the phase began; `now_us` is asked only when nobody has looked since it changed.
+    pub(crate) fn phase_since_us(&self, now_us: impl FnOnce() -> u64) -> u64 {
+        let since_us = self.since_us.get().unwrap_or_else(now_us);
+        self.since_us.set(Some(since_us));
+        since_us
+    }
+
+    fn is_http2(&self) -> bool {
+        self.protocol.get() == Protocol::Http2
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.phase.set(phase);
+        self.since_us.set(None);
+    }
+}
+
+/// One request being answered. Dropping it says that its answer has ended, in whatever way.
+#[derive(Debug)]
+#[must_use = "dropping it ends the request"]
+pub(crate) struct Running(Rc<Connection>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let connection = &self.0;
+        let running = connection.running.get().saturating_sub(1);
+        connection.running.set(running);
+        if running > 0 {
+            return;
+        }
+        // HTTP/1: its last bytes may still lie in hyper's buffer; `flushed` makes it idle.
+        match connection.protocol.get() {
+            Protocol::Http1 => connection.answer_ended.set(true),
+            Protocol::Http2 => {
+                connection.enter(Phase::Idle);
+                if let Some(waker) = connection.waker.borrow().as_ref() {
+                    waker.wake_by_ref();
+                }
+            }
+        }
+    }
+}
