@@ -30,6 +30,8 @@ const TAIL_BYTES: usize = 7 + 64 + 1;
 /// A policy as it lies on disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Stored {
+    /// The store it came from; graphic ASCII, so that it fits on a line.
+    pub(crate) epoch: String,
     pub(crate) generation: u64,
     pub(crate) digest: String,
     /// JSON text.
@@ -126,7 +128,11 @@ impl LastGood {
             [NEWEST, PREVIOUS, ASIDE].map(|name| self.folder.join(name));
         write_synced(&aside, &encode(stored))?;
         if self.newest_is_good {
-            fs::rename(&newest, &previous)?;
+            match fs::rename(&newest, &previous) {
+                // Killed between the two renames the last time: the previous one is whole.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                renamed => renamed?,
+            }
             self.newest_is_good = false;
         }
         fs::rename(&aside, &newest)?;
@@ -161,9 +167,9 @@ fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<File> {
 }
 
 fn encode(stored: &Stored) -> Vec<u8> {
-    let Stored { generation, digest, document } = stored;
+    let Stored { epoch, generation, digest, document } = stored;
     let bytes = document.len();
-    let mut text = format!("{FORMAT} {FORMAT_VERSION}\n");
+    let mut text = format!("{FORMAT} {FORMAT_VERSION}\nepoch {epoch}\n");
     text.push_str(&format!("generation {generation}\ndigest {digest}\ndocument {bytes}\n"));
     text.push_str(document);
     text.push('\n');
@@ -185,6 +191,7 @@ fn decode(bytes: &[u8]) -> Result<Stored, Unusable> {
     if field(&mut tail_rest, "sha256")? != hex(&Sha256::digest(body)) {
         return Err(Unusable::Checksum);
     }
+    let epoch = field(&mut rest, "epoch")?.to_owned();
     let generation = field(&mut rest, "generation")?.parse().map_err(|_| Unusable::Shape)?;
     let digest = field(&mut rest, "digest")?.to_owned();
     let length = field(&mut rest, "document")?.parse().map_err(|_| Unusable::Shape)?;
@@ -195,7 +202,7 @@ fn decode(bytes: &[u8]) -> Result<Stored, Unusable> {
         return Err(Unusable::Shape);
     }
     let document = String::from_utf8(document.to_vec()).map_err(|_| Unusable::Shape)?;
-    Ok(Stored { generation, digest, document })
+    Ok(Stored { epoch, generation, digest, document })
 }
 
 /// Takes the line `NAME VALUE` off the front of `rest`.
@@ -220,7 +227,7 @@ mod tests {
 
     fn stored(generation: u64) -> Stored {
         let document = format!("{{\"schema\":1,\"n\":\"g\u{e9}n\\n{generation}\"}}");
-        Stored { generation, digest: "d1".repeat(32), document }
+        Stored { epoch: "e7".to_owned(), generation, digest: "d1".repeat(32), document }
     }
 
     struct Folder {
@@ -329,7 +336,6 @@ mod tests {
         // Killed between the two renames: nothing under the newest name.
         fs::rename(folder.path(NEWEST), folder.path(PREVIOUS)).unwrap();
         assert_eq!(folder.generations(), [4]);
-        folder.last_good.newest_is_good = false;
         folder.last_good.store(&stored(5)).unwrap();
         assert_eq!(folder.generations(), [5, 4]);
     }

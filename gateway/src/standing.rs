@@ -3,7 +3,7 @@
 //! Separate because the serving threads, the policy intake and the admin port all write or read
 //! it, and none should know the others. It must never decide anything: it remembers.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ pub(crate) struct Standing {
     connected: AtomicBool,
     live: Mutex<bool>,
     became_live: Condvar,
+    applied_at_us: AtomicU64,
 }
 
 impl Standing {
@@ -41,14 +42,21 @@ impl Standing {
         self.connected.load(Ordering::Relaxed)
     }
 
-    /// The first policy is in force.
-    pub(crate) fn policy_live(&self) {
+    /// A policy came into force; the first one makes the gateway live.
+    pub(crate) fn policy_live(&self, now_us: u64) {
+        self.applied_at_us.store(now_us, Ordering::Relaxed);
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.became_live.notify_all();
     }
 
     pub(crate) fn is_live(&self) -> bool {
         *self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Seconds since the running policy was applied; `None` without one.
+    pub(crate) fn policy_age_s(&self, now_us: u64) -> Option<f64> {
+        let age_us = now_us.saturating_sub(self.applied_at_us.load(Ordering::Relaxed));
+        self.is_live().then(|| Duration::from_micros(age_us).as_secs_f64())
     }
 
     /// Waits for the first policy; false when the time ran out.
@@ -82,7 +90,7 @@ mod tests {
         assert_eq!(standing.why_not_ready().len(), 2);
         standing.listeners_bound();
         assert_eq!(standing.why_not_ready(), ["no policy is live"]);
-        standing.policy_live();
+        standing.policy_live(0);
         assert!(standing.why_not_ready().is_empty());
         standing.begin_drain();
         assert_eq!(standing.why_not_ready(), ["draining"]);
@@ -94,7 +102,16 @@ mod tests {
         assert!(!standing.wait_live(Duration::ZERO));
         let other = Arc::clone(&standing);
         let waiter = std::thread::spawn(move || other.wait_live(Duration::from_secs(60)));
-        standing.policy_live();
+        standing.policy_live(0);
         assert!(waiter.join().unwrap());
+    }
+
+    #[test]
+    fn the_age_of_a_policy_counts_from_the_newest() {
+        let standing = Standing::default();
+        assert_eq!(standing.policy_age_s(9_000_000), None);
+        standing.policy_live(1_000_000);
+        standing.policy_live(7_500_000);
+        assert_eq!(standing.policy_age_s(9_000_000), Some(1.5));
     }
 }

@@ -1,0 +1,349 @@
+//! The figures as Prometheus text.
+//!
+//! Separate so that every name and label of an instrument stands in one file. No label value
+//! comes from a request, and tenants are summed: series must never grow with what callers send.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Write};
+
+use compartment::{Figures, Level};
+
+use crate::report::Snapshot;
+
+/// What is known of the process beside its compartments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Process {
+    pub(crate) connected: bool,
+    /// Since the running policy was applied; `None` without one.
+    pub(crate) policy_age_s: Option<f64>,
+}
+
+/// Kinds of instruments, as the text format spells them.
+#[derive(Clone, Copy)]
+enum Kind {
+    Gauge,
+    Counter,
+}
+
+/// Every instrument: the name of the telemetry contract in Prometheus spelling.
+#[derive(Clone, Copy)]
+enum Instrument {
+    InFlight,
+    Limit,
+    Peak,
+    Utilization,
+    Requests,
+    Rejections,
+    QueueDepth,
+    LeftQueue,
+    Leaked,
+    Generation,
+    PolicyAge,
+    ControlConnected,
+}
+
+impl Instrument {
+    const fn describe(self) -> (&'static str, Kind, &'static str) {
+        use Kind::{Counter, Gauge};
+        match self {
+            Self::InFlight => {
+                ("bulkhead_compartment_in_flight", Gauge, "Requests that hold a slot.")
+            }
+            Self::Limit => {
+                ("bulkhead_compartment_limit", Gauge, "Slots; absent where unlimited.")
+            }
+            Self::Peak => {
+                ("bulkhead_compartment_peak", Gauge, "Most requests in flight since the start.")
+            }
+            Self::Utilization => {
+                ("bulkhead_compartment_utilization_ratio", Gauge, "In flight by limit.")
+            }
+            Self::Requests => {
+                ("bulkhead_compartment_requests_total", Counter, "Requests by outcome.")
+            }
+            Self::Rejections => {
+                ("bulkhead_compartment_rejections_total", Counter, "Rejections by reason.")
+            }
+            Self::QueueDepth => {
+                ("bulkhead_compartment_queue_depth", Gauge, "Requests that wait for a slot.")
+            }
+            Self::LeftQueue => (
+                "bulkhead_compartment_queue_left_total",
+                Counter,
+                "Requests that left while they waited.",
+            ),
+            Self::Leaked => {
+                ("bulkhead_permits_leaked_total", Counter, "Permits that outlived their bound.")
+            }
+            Self::Generation => {
+                ("bulkhead_policy_generation", Gauge, "Number of the running policy.")
+            }
+            Self::PolicyAge => {
+                ("bulkhead_policy_age_seconds", Gauge, "Since the running policy was applied.")
+            }
+            Self::ControlConnected => {
+                ("bulkhead_control_connected", Gauge, "1 while the control plane is connected.")
+            }
+        }
+    }
+}
+
+/// The whole page.
+pub(crate) fn render(snapshot: &Snapshot, process: Process) -> String {
+    let mut page = Text(String::new());
+    let figures = folded(&snapshot.compartments);
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    if write_all(&mut page, &figures, snapshot.generation, process).is_ok() {
+        text = page.0;
+    }
+    text
+}
+
+fn write_all(page: &mut Text, all: &[Figures], generation: u64, process: Process) -> fmt::Result {
+    compartments(page, all)?;
+    page.family(Instrument::Generation)?;
+    page.sample(Instrument::Generation, &[], generation)?;
+    if let Some(age_s) = process.policy_age_s {
+        page.family(Instrument::PolicyAge)?;
+        page.sample(Instrument::PolicyAge, &[], age_s)?;
+    }
+    page.family(Instrument::ControlConnected)?;
+    page.sample(Instrument::ControlConnected, &[], u8::from(process.connected))
+}
+
+fn compartments(page: &mut Text, all: &[Figures]) -> fmt::Result {
+    let sums = |figures: &&Figures| !is_sum(figures);
+    each(page, Instrument::InFlight, all.iter(), |f| f64::from(f.in_flight))?;
+    page.family(Instrument::Limit)?;
+    for figures in all.iter().filter(sums) {
+        if let Some(slots) = figures.limit.slots() {
+            let [key, level] = labels(figures);
+            page.sample(Instrument::Limit, &[key, level, ("kind", "nominal")], slots)?;
+        }
+    }
+    each(page, Instrument::Peak, all.iter().filter(sums), |f| f64::from(f.peak))?;
+    each(page, Instrument::Utilization, all.iter().filter(sums), |f| f.saturation)?;
+    page.family(Instrument::Requests)?;
+    for figures in all {
+        let [key, level] = labels(figures);
+        let rejected: u64 = figures.rejected.values().sum();
+        for (outcome, count) in [("admitted", figures.admitted), ("rejected", rejected)] {
+            page.sample(Instrument::Requests, &[key, level, ("outcome", outcome)], count)?;
+        }
+    }
+    page.family(Instrument::Rejections)?;
+    for figures in all {
+        let [key, level] = labels(figures);
+        for (reason, count) in &figures.rejected {
+            let reason = ("reason", reason.as_str());
+            page.sample(Instrument::Rejections, &[key, level, reason], count)?;
+        }
+    }
+    each(page, Instrument::QueueDepth, all.iter(), |f| f64::from(f.queued))?;
+    page.family(Instrument::LeftQueue)?;
+    for figures in all {
+        page.sample(Instrument::LeftQueue, &labels(figures), figures.left_queue)?;
+    }
+    page.family(Instrument::Leaked)?;
+    for figures in all {
+        page.sample(Instrument::Leaked, &labels(figures), figures.leaked)?;
+    }
+    Ok(())
+}
+
+fn each<'a>(
+    page: &mut Text,
+    instrument: Instrument,
+    all: impl Iterator<Item = &'a Figures>,
+    value: impl Fn(&Figures) -> f64,
+) -> fmt::Result {
+    page.family(instrument)?;
+    for figures in all {
+        page.sample(instrument, &labels(figures), value(figures))?;
+    }
+    Ok(())
+}
+
+fn labels(figures: &Figures) -> [(&'static str, &str); 2] {
+    let level = figures.level.as_str();
+    [("bulkhead_compartment", &figures.key), ("bulkhead_level", level)]
+}
+
+/// Sums of tenants have no limit, peak or saturation of their own.
+const fn is_sum(figures: &Figures) -> bool {
+    match figures.level {
+        Level::Tenant | Level::TenantRoute => true,
+        Level::Route | Level::Upstream | Level::Gateway => false,
+    }
+}
+
+/// Gateway, routes and upstreams as they are; all tenants as `tenant/_other`, and all tenants of
+/// one route as `route/ID/tenant/_other`.
+fn folded(all: &[Figures]) -> Vec<Figures> {
+    let mut kept = Vec::new();
+    let mut sums: BTreeMap<String, Figures> = BTreeMap::new();
+    for figures in all {
+        let key = match figures.level {
+            Level::Route | Level::Upstream | Level::Gateway => {
+                kept.push(figures.clone());
+                continue;
+            }
+            Level::Tenant => "tenant/_other".to_owned(),
+            // `route/ID/tenant/ID`: no name has a slash in it.
+            Level::TenantRoute => match figures.key.rsplit_once('/') {
+                Some((before, _)) => format!("{before}/_other"),
+                None => continue,
+            },
+        };
+        match sums.get_mut(&key) {
+            Some(sum) => add(sum, figures),
+            None => {
+                sums.insert(key.clone(), Figures { key, ..figures.clone() });
+            }
+        }
+    }
+    kept.extend(sums.into_values());
+    kept
+}
+
+fn add(sum: &mut Figures, figures: &Figures) {
+    sum.in_flight = sum.in_flight.saturating_add(figures.in_flight);
+    sum.queued = sum.queued.saturating_add(figures.queued);
+    sum.left_queue = sum.left_queue.saturating_add(figures.left_queue);
+    sum.admitted = sum.admitted.saturating_add(figures.admitted);
+    sum.leaked = sum.leaked.saturating_add(figures.leaked);
+    for (reason, count) in &figures.rejected {
+        let total = sum.rejected.entry(*reason).or_default();
+        *total = total.saturating_add(*count);
+    }
+}
+
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, instrument: Instrument) -> fmt::Result {
+        let (name, kind, help) = instrument.describe();
+        let kind = match kind {
+            Kind::Gauge => "gauge",
+            Kind::Counter => "counter",
+        };
+        write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n")
+    }
+
+    fn sample(
+        &mut self,
+        instrument: Instrument,
+        labels: &[(&str, &str)],
+        value: impl Display,
+    ) -> fmt::Result {
+        let (name, _, _) = instrument.describe();
+        self.0.write_str(name)?;
+        for (index, (label, text)) in labels.iter().enumerate() {
+            self.0.write_char(if index == 0 { '{' } else { ',' })?;
+            write!(self.0, "{label}=\"")?;
+            self.escaped(text)?;
+            self.0.write_char('"')?;
+        }
+        self.0.write_str(if labels.is_empty() { "" } else { "}" })?;
+        writeln!(self.0, " {value}")
+    }
+
+    fn escaped(&mut self, text: &str) -> fmt::Result {
+        for char in text.chars() {
+            match char {
+                '\\' => self.0.write_str("\\\\")?,
+                '"' => self.0.write_str("\\\"")?,
+                '\n' => self.0.write_str("\\n")?,
+                other => self.0.write_char(other)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use compartment::{Limit, Rejection};
+
+    use super::*;
+    use crate::report::tests::figures;
+
+    const PROCESS: Process = Process { connected: true, policy_age_s: Some(1.5) };
+
+    fn page(compartments: Vec<Figures>) -> String {
+        render(&Snapshot { generation: 42, compartments }, PROCESS)
+    }
+
+    #[test]
+    fn figures_become_samples() {
+        let text = page(vec![Figures {
+            in_flight: 4,
+            saturation: 0.4,
+            rejected: BTreeMap::from([(Rejection::RouteFull, 3)]),
+            ..figures("route/a", 9)
+        }]);
+        let labels = "bulkhead_compartment=\"route/a\",bulkhead_level=\"route\"";
+        for line in [
+            format!("bulkhead_compartment_in_flight{{{labels}}} 4"),
+            format!("bulkhead_compartment_limit{{{labels},kind=\"nominal\"}} 10"),
+            format!("bulkhead_compartment_utilization_ratio{{{labels}}} 0.4"),
+            format!("bulkhead_compartment_requests_total{{{labels},outcome=\"admitted\"}} 9"),
+            format!("bulkhead_compartment_requests_total{{{labels},outcome=\"rejected\"}} 3"),
+            format!("bulkhead_compartment_rejections_total{{{labels},reason=\"route_full\"}} 3"),
+            "bulkhead_policy_generation 42".to_owned(),
+            "bulkhead_policy_age_seconds 1.5".to_owned(),
+            "bulkhead_control_connected 1".to_owned(),
+        ] {
+            assert!(text.lines().any(|have| have == line), "{line} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn each_family_is_declared_once_and_in_one_piece() {
+        let text = page(vec![figures("gateway", 1), figures("route/a", 2), figures("tenant/t", 3)]);
+        let mut seen = Vec::new();
+        for line in text.lines() {
+            let name = match line.strip_prefix("# TYPE ") {
+                Some(declared) => declared.split(' ').next().unwrap(),
+                None if line.starts_with('#') => continue,
+                None => line.split(['{', ' ']).next().unwrap(),
+            };
+            if seen.last() != Some(&name) {
+                assert!(!seen.contains(&name), "{name} comes back in\n{text}");
+                seen.push(name);
+            }
+        }
+    }
+
+    #[test]
+    fn series_do_not_grow_with_tenants() {
+        let few = page((0..2).map(|n| figures(&format!("tenant/t{n}"), n)).collect());
+        let many = page((0..500).map(|n| figures(&format!("tenant/t{n}"), 1)).collect());
+        assert_eq!(few.lines().count(), many.lines().count());
+        assert!(many.contains(
+            "bulkhead_compartment_requests_total{bulkhead_compartment=\"tenant/_other\",\
+             bulkhead_level=\"tenant\",outcome=\"admitted\"} 500"
+        ));
+    }
+
+    #[test]
+    fn tenants_of_a_route_are_summed_on_that_route() {
+        let text = page(vec![figures("route/a/tenant/t", 1), figures("route/a/tenant/u", 2)]);
+        assert!(text.contains("\"route/a/tenant/_other\""));
+        assert!(!text.contains("tenant/t\"") && !text.contains("tenant/u\""));
+    }
+
+    #[test]
+    fn no_limit_is_shown_where_there_is_none() {
+        let text = page(vec![Figures { limit: Limit::UNLIMITED, ..figures("upstream/u", 1) }]);
+        assert!(!text.contains("bulkhead_compartment_limit{"));
+    }
+
+    #[test]
+    fn label_values_are_escaped() {
+        let mut text = Text(String::new());
+        text.escaped("a\\b\"c\nd").unwrap();
+        assert_eq!(text.0, r#"a\\b\"c\nd"#);
+    }
+}

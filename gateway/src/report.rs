@@ -1,0 +1,154 @@
+//! What the gateway says of its compartments: to the admin port, to metrics, to its control plane.
+//!
+//! Separate so that all three show the same figures, read from the compartments themselves. It
+//! must never run on a serving thread: reading 100,000 tenants takes its time.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use compartment::{Figures, Level};
+use wire::stream::proto;
+
+use crate::live_policy::Live;
+
+/// Most tenants (and tenants on routes) in one report; those with most requests come first.
+const REPORT_TENANTS_MAX: usize = 5_000;
+
+/// Who knows how long permits are out: the serving cores, each for its own requests.
+pub(crate) trait Ages: Send + Sync + fmt::Debug {
+    /// Age of the oldest permit of each compartment that has one out, in milliseconds, by key.
+    fn oldest_permits_ms(&self) -> HashMap<String, u64>;
+}
+
+/// Reads the figures. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Reporter {
+    live: Arc<Live>,
+    ages: Arc<dyn Ages>,
+}
+
+/// All compartments at one moment.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub(crate) struct Snapshot {
+    /// What runs; 0 when nothing does.
+    pub(crate) generation: u64,
+    pub(crate) compartments: Vec<Figures>,
+}
+
+impl Reporter {
+    pub(crate) fn new(live: Arc<Live>, ages: Arc<dyn Ages>) -> Self {
+        Self { live, ages }
+    }
+
+    /// Generation and digest of what runs.
+    pub(crate) fn running(&self) -> Option<(u64, String)> {
+        self.live.current().map(|policy| (policy.generation, policy.digest.clone()))
+    }
+
+    /// Reads every compartment.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let generation = self.live.current().map_or(0, |policy| policy.generation);
+        let mut compartments = self.live.hull().figures();
+        let ages = self.ages.oldest_permits_ms();
+        for figures in &mut compartments {
+            fill_age(figures, &ages);
+        }
+        Snapshot { generation, compartments }
+    }
+
+    /// The same as a message to the control plane.
+    pub(crate) fn message(&self) -> proto::Report {
+        let Snapshot { generation, compartments } = self.snapshot();
+        let compartments = chosen(compartments).iter().map(proto::Compartment::from).collect();
+        proto::Report { generation, compartments }
+    }
+}
+
+/// A core publishes its ages now and then, so they may speak of permits that came back since.
+fn fill_age(figures: &mut Figures, ages: &HashMap<String, u64>) {
+    let age = ages.get(&figures.key).copied().filter(|_| figures.in_flight > 0);
+    figures.oldest_permit_ms = age.unwrap_or_default();
+}
+
+const fn is_tenant(level: Level) -> bool {
+    match level {
+        Level::Tenant | Level::TenantRoute => true,
+        Level::Route | Level::Upstream | Level::Gateway => false,
+    }
+}
+
+/// Every route, upstream and the gateway; of the tenants those that had traffic, busiest first,
+/// up to the bound: a report goes out every second, whatever the number of tenants.
+fn chosen(all: Vec<Figures>) -> Vec<Figures> {
+    let (mut tenants, mut kept): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|figures| is_tenant(figures.level));
+    tenants.retain(|figures| figures.arrived > 0 || figures.in_flight > 0);
+    if tenants.len() > REPORT_TENANTS_MAX {
+        tenants.sort_by_key(|figures| std::cmp::Reverse((figures.in_flight, figures.arrived)));
+        tenants.truncate(REPORT_TENANTS_MAX);
+    }
+    kept.append(&mut tenants);
+    kept
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeMap;
+
+    use compartment::Limit;
+
+    use super::*;
+
+    pub(crate) fn figures(key: &str, arrived: u64) -> Figures {
+        let key: compartment::Key = key.parse().unwrap();
+        Figures {
+            key: key.to_string(),
+            level: key.level(),
+            mode: "enforce".to_owned(),
+            limit: Limit::new(10).unwrap(),
+            reserved: 10,
+            in_flight: 0,
+            queued: 0,
+            left_queue: 0,
+            borrowed: 0,
+            peak: 0,
+            saturation: 0.0,
+            arrived,
+            admitted: arrived,
+            completed: arrived,
+            rejected: BTreeMap::new(),
+            shadow_rejected: BTreeMap::new(),
+            candidate_rejected: 0,
+            leaked: 0,
+            oldest_permit_ms: 0,
+        }
+    }
+
+    #[test]
+    fn idle_tenants_are_not_reported_and_idle_routes_are() {
+        let all = ["gateway", "route/a", "upstream/u", "tenant/t", "route/a/tenant/t"];
+        let kept = chosen(all.map(|key| figures(key, 0)).to_vec());
+        let keys: Vec<_> = kept.iter().map(|figures| figures.key.as_str()).collect();
+        assert_eq!(keys, ["gateway", "route/a", "upstream/u"]);
+    }
+
+    #[test]
+    fn the_busiest_tenants_are_reported_up_to_the_bound() {
+        let count = u64::try_from(REPORT_TENANTS_MAX).unwrap() + 7;
+        let all = (1..=count).map(|n| figures(&format!("tenant/t{n}"), n)).collect();
+        let kept = chosen(all);
+        assert_eq!(kept.len(), REPORT_TENANTS_MAX);
+        assert!(kept.iter().all(|figures| figures.arrived > 7));
+    }
+
+    #[test]
+    fn ages_belong_to_permits_that_are_out() {
+        let ages = HashMap::from([("route/a".to_owned(), 212)]);
+        let mut out = Figures { in_flight: 1, ..figures("route/a", 5) };
+        let mut back = figures("route/a", 5);
+        fill_age(&mut out, &ages);
+        fill_age(&mut back, &ages);
+        assert_eq!((out.oldest_permit_ms, back.oldest_permit_ms), (212, 0));
+    }
+}

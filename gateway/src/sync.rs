@@ -1,0 +1,329 @@
+//! The gateway's end of the stream from its control plane: dial, greet, take policies, answer,
+//! report, and dial again for ever.
+//!
+//! Separate because everything that can go wrong between the two processes ends here: traffic
+//! must never notice whether the control plane is there. It must never apply a policy itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Uri;
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status, Streaming};
+use wire::Secret;
+use wire::stream::proto::control_client::ControlClient;
+use wire::stream::proto::from_gateway::Message;
+use wire::stream::proto::{self, FromGateway, Hello, PolicyPush, ToGateway, to_gateway};
+use wire::stream::{MESSAGE_BYTES_MAX, authorization};
+
+use crate::back_off::BackOff;
+use crate::intake::{Answer, Identity, Intake};
+use crate::keeper::Keeper;
+use crate::report::Reporter;
+use crate::standing::Standing;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Dialling is over when the control plane has answered the call, within this.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+/// A peer that leaves a ping unanswered this long is dead, whatever TCP believes.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+const REPORT_PERIOD: Duration = Duration::from_secs(1);
+/// Messages to the control plane that wait for it to read.
+const OUTBOUND_MAX: usize = 4;
+/// A connection that has lasted this many reports was good: the next failure starts from the
+/// shortest wait. Counted in reports, so that one that breaks at once does not reset anything.
+const REPORTS_WHEN_GOOD: u32 = 5;
+/// An answer that nobody reads this long ends the connection.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Receive windows: a large policy should not need a round trip for every 64 KiB.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 2 << 20;
+
+/// Why the settings name no control plane that could be dialled.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AddressError {
+    #[error("--control-plane {url}: must be http://HOST:PORT, without a path")]
+    Shape { url: String },
+    #[error("--control-plane {url}: https is not enforced by this build; use http://HOST:PORT")]
+    Tls { url: String },
+    #[error("the gateway token must be visible ASCII characters, for it is sent in a header")]
+    Token,
+}
+
+/// Why a connection ended. What is logged depends on the kind alone, once for each streak.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("cannot reach the control plane")]
+    Dial(#[source] tonic::transport::Error),
+    #[error(
+        "the control plane does not accept the gateway token: give this gateway the token of \
+         its control plane (--token-file or BULKHEAD_GATEWAY_TOKEN)"
+    )]
+    Token(#[source] Status),
+    #[error("the control plane ended the stream")]
+    Stream(#[source] Status),
+    #[error("the control plane closed the stream")]
+    Closed,
+    #[error("the control plane does not read what it is sent")]
+    Stalled,
+}
+
+impl Ended {
+    /// A number for each kind, to notice when a streak changes its kind.
+    const fn kind(&self) -> u8 {
+        match self {
+            Self::Dial(_) => 0,
+            Self::Token(_) => 1,
+            Self::Stream(_) => 2,
+            Self::Closed => 3,
+            Self::Stalled => 4,
+        }
+    }
+
+    fn of_status(status: Status) -> Self {
+        if matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied) {
+            Self::Token(status)
+        } else {
+            Self::Stream(status)
+        }
+    }
+}
+
+/// The stream's client; owned by the background thread.
+#[derive(Debug)]
+pub(crate) struct Link {
+    endpoint: Endpoint,
+    authorization: MetadataValue<Ascii>,
+    gateway_id: String,
+    intake: Arc<Intake>,
+    keeper: Keeper,
+    reporter: Reporter,
+    standing: Arc<Standing>,
+    back_off: BackOff,
+    /// The kind of failure that was logged last in this streak.
+    logged: Option<u8>,
+}
+
+/// Where a control plane is, checked.
+pub(crate) fn endpoint(url: &str) -> Result<Endpoint, AddressError> {
+    let shape = || AddressError::Shape { url: url.to_owned() };
+    let uri: Uri = url.parse().map_err(|_| shape())?;
+    match uri.scheme_str() {
+        Some("http") => {}
+        Some("https") => return Err(AddressError::Tls { url: url.to_owned() }),
+        _ => return Err(shape()),
+    }
+    let is_bare = uri.path_and_query().is_none_or(|path| path.as_str() == "/");
+    let plain = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
+    if !is_bare || !plain {
+        return Err(shape());
+    }
+    Ok(Endpoint::from(uri)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES))
+}
+
+impl Link {
+    pub(crate) fn new(
+        url: &str,
+        token: &Secret,
+        gateway_id: String,
+        intake: Arc<Intake>,
+        keeper: Keeper,
+        reporter: Reporter,
+        standing: Arc<Standing>,
+    ) -> Result<Self, AddressError> {
+        Ok(Self {
+            endpoint: endpoint(url)?,
+            authorization: authorization(token).ok_or(AddressError::Token)?,
+            gateway_id,
+            intake,
+            keeper,
+            reporter,
+            standing,
+            back_off: BackOff::new(),
+            logged: None,
+        })
+    }
+
+    /// Stays connected for ever; ends when it is dropped.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let Err(ended) = self.connection().await;
+            self.standing.set_connected(false);
+            self.log(&ended);
+            self.keep_up().await;
+            tokio::time::sleep(self.back_off.next(chance())).await;
+        }
+    }
+
+    /// One connection, from dialling to its end.
+    async fn connection(&mut self) -> Result<std::convert::Infallible, Ended> {
+        let channel = self.endpoint.connect().await.map_err(Ended::Dial)?;
+        let (outbound, queue) = mpsc::channel(OUTBOUND_MAX);
+        // The greeting is queued before the call, so that it is the first message.
+        send(&outbound, Message::Hello(self.hello())).await?;
+        let mut inbound = self.call(channel, queue).await?;
+        self.standing.set_connected(true);
+        tracing::info!(control.address = %self.endpoint.uri(), "connected to the control plane");
+        self.logged = None;
+        let mut period = tokio::time::interval(REPORT_PERIOD);
+        period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut reports: u32 = 0;
+        loop {
+            tokio::select! {
+                // Cancelled between two messages or inside one, the stream keeps what it has.
+                message = inbound.message() => {
+                    let message = message.map_err(Ended::of_status)?.ok_or(Ended::Closed)?;
+                    self.take(message, &outbound).await?;
+                }
+                // A tick that is cancelled comes again with the next call.
+                _ = period.tick() => {
+                    self.keep_up().await;
+                    self.report(&outbound).await?;
+                    reports = reports.saturating_add(1);
+                    if reports == REPORTS_WHEN_GOOD {
+                        self.back_off.reset();
+                    }
+                }
+            }
+        }
+    }
+
+    fn hello(&self) -> Hello {
+        let Identity { epoch, generation, digest } = self.intake.running().unwrap_or_default();
+        Hello {
+            gateway_id: self.gateway_id.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            generation,
+            digest,
+            epoch,
+        }
+    }
+
+    async fn call(
+        &self,
+        channel: Channel,
+        queue: mpsc::Receiver<FromGateway>,
+    ) -> Result<Streaming<ToGateway>, Ended> {
+        let mut request = Request::new(ReceiverStream::new(queue));
+        request.metadata_mut().insert("authorization", self.authorization.clone());
+        let mut client = ControlClient::new(channel)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        let answered = tokio::time::timeout(GREETING_TIMEOUT, client.connect(request)).await;
+        let stalled = |_| Ended::Stalled;
+        Ok(answered.map_err(stalled)?.map_err(Ended::of_status)?.into_inner())
+    }
+
+    /// One message of the control plane.
+    async fn take(
+        &mut self,
+        message: ToGateway,
+        outbound: &mpsc::Sender<FromGateway>,
+    ) -> Result<(), Ended> {
+        // A newer control plane may say what this build does not know.
+        let Some(to_gateway::Message::Policy(push)) = message.message else { return Ok(()) };
+        let generation = push.generation;
+        let answer = self.apply(push).await;
+        let outcome = match answer {
+            Answer::Running => proto::answer::Outcome::Running(proto::Running {}),
+            Answer::AlreadyThere => proto::answer::Outcome::AlreadyThere(proto::AlreadyThere {}),
+            Answer::Refused(faults) => proto::answer::Outcome::Refused(proto::Refused {
+                faults: faults.iter().map(proto::Fault::from).collect(),
+            }),
+        };
+        let answer = proto::Answer { generation, outcome: Some(outcome) };
+        send(outbound, Message::Answer(answer)).await?;
+        self.report(outbound).await
+    }
+
+    /// Parses and applies on a thread of the blocking pool: a policy of 20 MB must not delay the
+    /// admin port, which shares this thread.
+    async fn apply(&mut self, push: PolicyPush) -> Answer {
+        let PolicyPush { generation, digest, document, epoch } = push;
+        let offered = Identity { epoch, generation, digest };
+        let (intake, keeper) = (Arc::clone(&self.intake), self.keeper.clone());
+        let applied = tokio::task::spawn_blocking(move || {
+            let answer = intake.offer_text(offered.clone(), &document);
+            if answer == Answer::Running {
+                keeper.keep(offered, &document);
+            }
+            answer
+        });
+        applied.await.unwrap_or_else(|_| Answer::Refused(vec![crate::intake::broken()]))
+    }
+
+    /// Saves again what could not be saved.
+    async fn keep_up(&self) {
+        let keeper = self.keeper.clone();
+        if keeper.is_behind() {
+            let _saved = tokio::task::spawn_blocking(move || keeper.retry()).await;
+        }
+    }
+
+    async fn report(&self, outbound: &mpsc::Sender<FromGateway>) -> Result<(), Ended> {
+        let reporter = self.reporter.clone();
+        let Ok(report) = tokio::task::spawn_blocking(move || reporter.message()).await else {
+            return Ok(());
+        };
+        // When the last reports wait unread, one more would only be older when it is read.
+        match outbound.try_send(FromGateway { message: Some(Message::Report(report)) }) {
+            Ok(()) | Err(mpsc::error::TrySendError::Full(_)) => Ok(()),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(Ended::Closed),
+        }
+    }
+
+    /// Once for each streak of the same kind: a control plane that is away for a night is one
+    /// line, not ten thousand.
+    fn log(&mut self, ended: &Ended) {
+        let kind = ended.kind();
+        if self.logged.replace(kind) == Some(kind) {
+            tracing::debug!(error = %causes(ended), "still not connected to the control plane");
+            return;
+        }
+        let running = self.intake.running().map_or(0, |running| running.generation);
+        tracing::warn!(
+            error = %causes(ended),
+            control.address = %self.endpoint.uri(),
+            running.generation = running,
+            "not connected to the control plane; the policy in force stays, dialling goes on"
+        );
+    }
+}
+
+async fn send(outbound: &mpsc::Sender<FromGateway>, message: Message) -> Result<(), Ended> {
+    let message = FromGateway { message: Some(message) };
+    match tokio::time::timeout(SEND_TIMEOUT, outbound.send(message)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(Ended::Closed),
+        Err(_) => Err(Ended::Stalled),
+    }
+}
+
+/// An error and what it says of its causes, which its own text leaves out.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+/// A number by chance. Without randomness all gateways wait equally long, which is bearable.
+fn chance() -> u64 {
+    getrandom::u64().unwrap_or_default()
+}
