@@ -245,6 +245,11 @@ pub struct RouteCompartment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Millionths(pub u32);
 
+impl Millionths {
+    /// The whole.
+    pub const ONE: Self = Self(1_000_000);
+}
+
 /// When permits come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldUntil {

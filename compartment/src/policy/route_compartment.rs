@@ -1,0 +1,148 @@
+//! `[routes.compartment]`.
+//!
+//! Separate because these numbers are what the product is about and relate to each other. Sums
+//! over routes are checked elsewhere; this must never look beyond one route.
+
+use std::time::Duration;
+
+use super::cursor::{Keys, NOT_ENFORCED, Node, Place, Table};
+use super::fault::Faults;
+use super::scalar::{duration, fraction, limit, rate_milli, slots, text, whole, word};
+use super::types::{Assume, HoldUntil, RouteCompartment};
+use crate::Limit;
+
+/// The most places to wait in one compartment.
+pub const QUEUE_MAX: u32 = 10_000;
+
+const TENANT_SHARE_MAX: u32 = 1000;
+const HOLD_DEFAULT: Duration = Duration::from_secs(60);
+const RATE_MAX: u64 = 1_000_000_000;
+
+const KEYS: Keys = Keys {
+    known: &[
+        "limit",
+        "reserved",
+        "tenant_limit",
+        "tenant_share",
+        "class_reserve",
+        "queue",
+        "queue_wait",
+        "max_hold",
+        "hold_until",
+        "mode",
+        "assume",
+    ],
+    unenforced: &["candidate", "auto", "stream"],
+};
+
+/// `compartment` of the route `table`. Without one, its limit is what is missing.
+pub(super) fn compartment(route: &Table<'_>, faults: &mut Faults) -> Option<RouteCompartment> {
+    match route.get("compartment") {
+        Some(node) => decode(node, faults),
+        None => {
+            let place = Place::Key(&route.place, "compartment");
+            faults.add(&Place::Key(&place, "limit"), String::new(), "is required")
+        }
+    }
+}
+
+fn decode(node: Node<'_>, faults: &mut Faults) -> Option<RouteCompartment> {
+    let table = Table::open(node, KEYS, faults)?;
+    let own = table.required("limit", faults, limit);
+    let reserved = table.optional("reserved", faults, slots);
+    let tenant_limit = table.optional("tenant_limit", faults, limit);
+    let tenant_share = table.optional("tenant_share", faults, |node, faults| {
+        fraction(node, false, TENANT_SHARE_MAX, faults)
+    });
+    let class_reserve = table.or("class_reserve", 0, faults, slots);
+    let queue = table.or("queue", 0, faults, |node, faults| {
+        whole(node, 0, QUEUE_MAX, faults)
+    });
+    let queue_wait = table.optional("queue_wait", faults, duration);
+    let hold_max = table.or("max_hold", HOLD_DEFAULT, faults, duration);
+    let hold_until = table.or("hold_until", HoldUntil::Body, faults, |node, faults| {
+        word(
+            node,
+            &[("body", HoldUntil::Body), ("headers", HoldUntil::Headers)],
+            faults,
+        )
+    });
+    let mode = table.or("mode", (), faults, mode);
+    let assume = table.optional("assume", faults, assume);
+
+    let queue_wait = queue.zip(queue_wait).and_then(|pair| match pair {
+        (0, _) => Some(Duration::ZERO),
+        (_, Some(wait)) => Some(wait),
+        (_, None) => table.missing("queue_wait", "is required when queue is above 0", faults),
+    });
+    if let Some(own) = own {
+        within_limit(&table, own, reserved.flatten(), class_reserve, faults);
+    }
+    mode?;
+    let limit = own?;
+    Some(RouteCompartment {
+        limit,
+        reserved: reserved?.unwrap_or(limit.slots().unwrap_or(0)),
+        tenant_limit: tenant_limit?,
+        tenant_share: tenant_share?,
+        class_reserve: class_reserve?,
+        queue: queue?,
+        queue_wait: queue_wait?,
+        hold_max: hold_max?,
+        hold_until: hold_until?,
+        assume: assume?,
+    })
+}
+
+/// What is kept out of a limit must fit into it.
+fn within_limit(
+    table: &Table<'_>,
+    limit: Limit,
+    reserved: Option<u32>,
+    class_reserve: Option<u32>,
+    faults: &mut Faults,
+) {
+    let Some(slots) = limit.slots() else { return };
+    if let (Some(reserved), Some(node)) = (reserved, table.get("reserved"))
+        && reserved > slots
+    {
+        let _: Option<()> = faults.broken(node, format!("must be at most the limit {slots}"));
+    }
+    // A closed route admits nobody, so it keeps nothing either: closing one is a change of its
+    // limit alone.
+    if let (Some(kept), Some(node)) = (class_reserve, table.get("class_reserve"))
+        && kept >= slots
+        && kept > 0
+        && slots > 0
+    {
+        let rule = format!("must be below the limit {slots}, or no sheddable request is served");
+        let _: Option<()> = faults.broken(node, rule);
+    }
+}
+
+fn mode(node: Node<'_>, faults: &mut Faults) -> Option<()> {
+    match text(node, faults)? {
+        "enforce" => Some(()),
+        "off" | "shadow" => faults.broken(node, format!("{NOT_ENFORCED}; \"enforce\" is")),
+        _ => faults.broken(node, "must be \"enforce\""),
+    }
+}
+
+fn assume(node: Node<'_>, faults: &mut Faults) -> Option<Assume> {
+    let table = Table::open(
+        node,
+        Keys {
+            known: &["rate", "p99"],
+            unenforced: &[],
+        },
+        faults,
+    )?;
+    let rate = table.required("rate", faults, |node, faults| {
+        rate_milli(node, RATE_MAX, faults)
+    });
+    let p99 = table.required("p99", faults, duration);
+    Some(Assume {
+        rate_milli: rate?,
+        p99: p99?,
+    })
+}
