@@ -1,0 +1,75 @@
+//! The background thread: takes policies, reports figures, answers the admin port.
+//!
+//! Separate from the serving threads so that nothing here can delay a request: it has a runtime
+//! and a small blocking pool of its own. It must never touch a client's or an upstream's socket.
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use tokio::sync::Notify;
+
+use crate::admin::{self, Admin};
+use crate::intake::Intake;
+use crate::policy_source::PolicySource;
+
+/// Threads for work that takes long: applying a policy, reading every compartment, the disk.
+const BLOCKING_THREADS_MAX: usize = 4;
+
+/// Owns the thread; dropping it stops the thread and waits until it has ended.
+#[derive(Debug)]
+pub(crate) struct Background {
+    reload: Arc<Notify>,
+    stop: Arc<Notify>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Background {
+    /// Starts the thread on a listener that is bound already.
+    pub(crate) fn start(
+        source: PolicySource,
+        intake: Arc<Intake>,
+        listener: TcpListener,
+        admin: Arc<Admin>,
+    ) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS_MAX)
+            .thread_name("bulkhead-slow")
+            .build()?;
+        listener.set_nonblocking(true)?;
+        let entered = runtime.enter();
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        drop(entered);
+        let (reload, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (reloaded, stopped) = (Arc::clone(&reload), Arc::clone(&stop));
+        let run = move || {
+            runtime.block_on(async {
+                // Neither of the first two ends; the last one ends both, between two steps.
+                tokio::select! {
+                    () = source.follow(intake, reloaded) => {}
+                    () = admin::serve(listener, admin) => {}
+                    () = stopped.notified() => {}
+                }
+            });
+        };
+        let thread = thread::Builder::new().name("bulkhead-back".to_owned()).spawn(run)?;
+        Ok(Self { reload, stop, thread: Some(thread) })
+    }
+
+    /// Looks at the source again. Several calls before it does count as one.
+    pub(crate) fn reload(&self) {
+        self.reload.notify_one();
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.stop.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A panic of that thread has been reported by the panic hook.
+            let _ended = thread.join();
+        }
+    }
+}
