@@ -3,6 +3,7 @@
 //! Separate so that both ends speak through one crate and neither knows the other. It must never
 //! hold state, open a connection or read a clock.
 
+pub mod document;
 mod secret;
 pub mod stream;
 

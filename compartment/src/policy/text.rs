@@ -137,14 +137,13 @@ fn canonical_path(path: &str, prefix: bool) -> Result<String, &'static str> {
     if path.len() > PATH_BYTES_MAX {
         return Err("must have at most 8192 bytes");
     }
+    if path.contains("//") {
+        return Err("must not have empty segments (//): no request matches them");
+    }
     let path = match path.strip_suffix('/') {
         Some(shorter) if prefix && !shorter.is_empty() => shorter,
         _ => path,
     };
-    let inner = path.strip_suffix('/').unwrap_or(path);
-    if inner.contains("//") || (path != "/" && inner.ends_with('/')) {
-        return Err("must not have empty segments (//): no request matches them");
-    }
     let mut canonical = String::with_capacity(path.len());
     let mut rest = path.bytes();
     while let Some(byte) = rest.next() {

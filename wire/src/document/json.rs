@@ -1,0 +1,187 @@
+//! JSON into the neutral tree and out of it, its digest, and the lines of its entries.
+//!
+//! Separate because JSON is what is stored, sent and compared. The digest must never depend on
+//! the order of keys.
+
+use std::fmt::Write;
+
+use compartment::policy::{Path, Step, Value};
+use sha2::{Digest, Sha256};
+
+use super::LoadError;
+use super::lines::Lines;
+
+/// Reads a document. The parser refuses more than 128 levels.
+pub(super) fn read(text: &str) -> Result<Value, LoadError> {
+    serde_json::from_str(text).map_err(|error| {
+        let number = |number: usize| u32::try_from(number).ok().filter(|number| *number > 0);
+        let full = error.to_string();
+        let place = format!(" at line {} column {}", error.line(), error.column());
+        LoadError::Syntax {
+            line: number(error.line()),
+            column: number(error.column()),
+            message: full.strip_suffix(&place).unwrap_or(&full).to_owned(),
+        }
+    })
+}
+
+/// The document as compact JSON, its keys in the given order. A number that JSON cannot say, which
+/// no checked policy has, becomes `null`.
+pub fn to_json(value: &Value) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// The SHA-256 digest, in hexadecimal, of the document as JSON with its keys sorted.
+pub fn digest(value: &Value) -> String {
+    let mut text = String::with_capacity(64);
+    for byte in Sha256::digest(to_json(&sorted(value))) {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Table(entries) => {
+            let mut entries: Vec<(String, Value)> = entries
+                .iter()
+                .map(|(key, value)| (key.clone(), sorted(value)))
+                .collect();
+            entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+            Value::Table(entries)
+        }
+        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
+        Value::Null | Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::String(_) => {
+            value.clone()
+        }
+    }
+}
+
+/// The line of each path in a text that was read before.
+pub(super) fn lines_of(text: &str, paths: &[&Path]) -> Vec<Option<u32>> {
+    let lines = Lines::new(text);
+    paths
+        .iter()
+        .map(|path| {
+            let mut scan = Scan {
+                bytes: text.as_bytes(),
+                at: 0,
+            };
+            scan.follow(path.steps()).map(|offset| lines.line(offset))
+        })
+        .collect()
+}
+
+/// A walk over JSON that is known to be well formed.
+struct Scan<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Scan<'_> {
+    /// Where the entry at `steps` begins, or the last one on the way to it.
+    fn follow(&mut self, steps: &[Step]) -> Option<usize> {
+        let mut found = None;
+        for step in steps {
+            let entered = match step {
+                Step::Key(key) => self.enter_key(key),
+                Step::Index(index) => self.enter_index(*index),
+            };
+            match entered {
+                Some(offset) => found = Some(offset),
+                None => break,
+            }
+        }
+        found
+    }
+
+    /// Stands on the value of `key`; tells where the key begins.
+    fn enter_key(&mut self, key: &str) -> Option<usize> {
+        self.take(b'{')?;
+        loop {
+            self.skip_blank();
+            let start = self.at;
+            self.skip_string()?;
+            let name = self.bytes.get(start..self.at)?;
+            self.take(b':')?;
+            if serde_json::from_slice::<String>(name).is_ok_and(|name| name == key) {
+                return Some(start);
+            }
+            self.skip_value()?;
+            self.take(b',')?;
+        }
+    }
+
+    /// Stands on the element `index`; tells where it begins.
+    fn enter_index(&mut self, index: usize) -> Option<usize> {
+        self.take(b'[')?;
+        for _ in 0..index {
+            self.skip_value()?;
+            self.take(b',')?;
+        }
+        self.skip_blank();
+        Some(self.at)
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn skip_blank(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at = self.at.saturating_add(1);
+        }
+    }
+
+    fn take(&mut self, byte: u8) -> Option<()> {
+        self.skip_blank();
+        (self.peek()? == byte).then(|| self.at = self.at.saturating_add(1))
+    }
+
+    fn skip_string(&mut self) -> Option<()> {
+        self.take(b'"')?;
+        loop {
+            let byte = self.peek()?;
+            self.at = self.at.saturating_add(if byte == b'\\' { 2 } else { 1 });
+            if byte == b'"' {
+                return Some(());
+            }
+        }
+    }
+
+    /// Over one value: without recursion, since only the brackets outside strings count.
+    fn skip_value(&mut self) -> Option<()> {
+        let mut open = 0_usize;
+        loop {
+            self.skip_blank();
+            match self.peek()? {
+                b'"' => self.skip_string()?,
+                b'{' | b'[' => {
+                    open = open.saturating_add(1);
+                    self.at = self.at.saturating_add(1);
+                    continue;
+                }
+                b'}' | b']' => {
+                    open = open.checked_sub(1)?;
+                    self.at = self.at.saturating_add(1);
+                }
+                b',' | b':' => {
+                    self.at = self.at.saturating_add(1);
+                    continue;
+                }
+                _ => {
+                    while self
+                        .peek()
+                        .is_some_and(|b| !b"{}[],: \t\r\n\"".contains(&b))
+                    {
+                        self.at = self.at.saturating_add(1);
+                    }
+                }
+            }
+            if open == 0 {
+                return Some(());
+            }
+        }
+    }
+}
