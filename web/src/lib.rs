@@ -1,1 +1,40 @@
 //! The dashboard as a pure library: page struct in, HTML out.
+//!
+//! Separate so that every page can be rendered, snapshotted and looked at without a server. Each
+//! page is a struct with named samples. It must never do I/O, read a clock, or print a text that
+//! did not go through the templates' escaping: names are hostile everywhere.
+
+pub mod asset;
+mod bar;
+mod compartment;
+mod edit;
+mod effective;
+mod fleet;
+mod frame;
+mod isolation;
+mod overview;
+mod problem;
+mod reading;
+mod reason;
+mod samples;
+mod sign_in;
+mod state;
+pub mod text;
+pub mod url;
+
+pub use self::compartment::{CompartmentPage, PARTS_MAX, Part};
+pub use askama::Template;
+pub use bar::Bar;
+pub use edit::{COMMENT_CHARS_MAX, Conflict, Danger, Edit, Settable, parse_limit};
+pub use effective::{Effective, Origin, effective_values};
+pub use fleet::{GatewayRow, GatewayState};
+pub use frame::{Fleet, Frame, Freshness, INTERVALS_MISSED_MAX, Moment, REPORT_INTERVAL_MS};
+pub use isolation::{NotIsolated, not_isolated};
+pub use overview::{
+    CHANGES_MAX, ChangeRow, Filter, GATEWAYS_MAX, Overview, ROWS_MAX, Row, Sort, Totals,
+};
+pub use problem::Problem;
+pub use reading::Reading;
+pub use reason::{ReasonRow, reason_rows};
+pub use sign_in::SignIn;
+pub use state::State;

@@ -1,0 +1,452 @@
+//! The Overview: one verdict, problems first, who runs what, what changed.
+//!
+//! Separate page by page. What is shown is chosen here, from all readings, so that a page costs in
+//! proportion to its rows; it must never drop a problem in favour of a calm row.
+
+use std::cmp::Reverse;
+
+use askama::Template;
+use compartment::Level;
+
+use crate::{Frame, GatewayRow, Moment, Reading, State, reason, text, url};
+
+/// The most rows of the table of compartments.
+pub const ROWS_MAX: usize = 100;
+/// The most gateways in the panel.
+pub const GATEWAYS_MAX: usize = 50;
+/// The most changes in the panel.
+pub const CHANGES_MAX: usize = 8;
+/// The longest text that a search looks for, in characters.
+const FIND_CHARS_MAX: usize = 140;
+
+/// The Overview page.
+#[derive(Debug, Clone, Template)]
+#[template(path = "overview.html", blocks = ["strip", "verdict", "rows", "side"])]
+pub struct Overview {
+    /// What stands around it.
+    pub frame: Frame,
+    /// What the address asks for.
+    pub filter: Filter,
+    /// Routes in the policy.
+    pub routes: usize,
+    /// The table.
+    pub rows: Vec<Row>,
+    /// How many match the filter.
+    pub matching: usize,
+    /// All compartments in numbers.
+    pub totals: Totals,
+    /// The gateways, those in trouble first.
+    pub gateways: Vec<GatewayRow>,
+    /// The newest generations.
+    pub changes: Vec<ChangeRow>,
+}
+
+/// What the address asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only this level.
+    pub level: Option<Level>,
+    /// Only problems.
+    pub problems: bool,
+    /// Only keys with this text.
+    pub find: String,
+    /// In which order.
+    pub sort: Sort,
+}
+
+/// The order of the table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// Problems first, then by level and key.
+    #[default]
+    Problems,
+    /// Most refusals since the start first.
+    Rejected,
+    /// Fullest first.
+    Fullest,
+    /// By key.
+    Key,
+}
+
+/// One compartment in the table.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// Its sums.
+    pub reading: Reading,
+}
+
+/// All compartments in numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// How many there are.
+    pub compartments: usize,
+    /// With every slot taken on a gateway.
+    pub full: usize,
+    /// That lost permits.
+    pub leaking: usize,
+    /// At four fifths or more.
+    pub nearly: usize,
+    /// With a limit of 0.
+    pub closed: usize,
+    /// Requests refused since the gateways started.
+    pub rejected: u64,
+    /// Requests decided since the gateways started.
+    pub requests: u64,
+}
+
+/// One generation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangeRow {
+    /// Its number.
+    pub generation: u64,
+    /// Who made it.
+    pub author: String,
+    /// Why.
+    pub comment: String,
+    /// When.
+    pub at: Moment,
+}
+
+impl Filter {
+    /// From the values of the query; what is not understood does not filter.
+    pub fn parse(level: &str, problems: &str, find: &str, sort: &str) -> Self {
+        let level = Self::LEVELS
+            .into_iter()
+            .find(|known| known.as_str() == level);
+        let find = find.trim().chars().take(FIND_CHARS_MAX).collect();
+        let sort = Sort::ALL
+            .into_iter()
+            .find(|known| known.as_str() == sort)
+            .unwrap_or_default();
+        Self {
+            level,
+            problems: problems == "1",
+            find,
+            sort,
+        }
+    }
+
+    /// The levels that can be asked for.
+    pub const LEVELS: [Level; 5] = [
+        Level::Route,
+        Level::Upstream,
+        Level::Tenant,
+        Level::TenantRoute,
+        Level::Gateway,
+    ];
+
+    /// The address of this view.
+    pub fn href(&self) -> String {
+        let level = self.level.map_or("", Level::as_str);
+        let sort = if self.sort == Sort::default() {
+            ""
+        } else {
+            self.sort.as_str()
+        };
+        let problems = if self.problems { "1" } else { "" };
+        let pairs = [
+            ("problems", problems),
+            ("level", level),
+            ("find", &self.find),
+            ("sort", sort),
+        ];
+        url::with_query("/", &pairs)
+    }
+
+    /// True when anything is left out.
+    pub fn is_narrow(&self) -> bool {
+        self.level.is_some() || self.problems || !self.find.is_empty()
+    }
+
+    fn takes(&self, reading: &Reading) -> bool {
+        self.level.is_none_or(|level| level == reading.level)
+            && (!self.problems || reading.state.is_problem())
+            && (self.find.is_empty() || reading.key.contains(&self.find))
+    }
+}
+
+impl Sort {
+    /// Every order.
+    pub const ALL: [Self; 4] = [Self::Problems, Self::Rejected, Self::Fullest, Self::Key];
+
+    /// The value in the address.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Problems => "problems",
+            Self::Rejected => "rejected",
+            Self::Fullest => "fullest",
+            Self::Key => "key",
+        }
+    }
+
+    /// The words on the page.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Problems => "Problems first",
+            Self::Rejected => "Most rejected",
+            Self::Fullest => "Fullest",
+            Self::Key => "Name",
+        }
+    }
+
+    /// Smallest first.
+    fn rank(self, reading: &Reading) -> (Reverse<u64>, Reverse<Level>, &str) {
+        let urgency = match self {
+            Self::Problems => severity(reading.state),
+            Self::Rejected => reading.rejected_all(),
+            Self::Fullest => text::wide_ratio(reading.in_flight, reading.limit.unwrap_or(0), 100),
+            Self::Key => 0,
+        };
+        let level = if self == Self::Problems {
+            reading.level
+        } else {
+            Level::Tenant
+        };
+        (Reverse(urgency), Reverse(level), &reading.key)
+    }
+}
+
+/// Calm states are one group, so that a row does not jump with each request.
+const fn severity(state: State) -> u64 {
+    match state {
+        State::Idle | State::Busy => 0,
+        State::Closed => 1,
+        State::Nearly => 2,
+        State::Leaking => 3,
+        State::Full => 4,
+    }
+}
+
+impl Totals {
+    fn of(readings: &[Reading]) -> Self {
+        let mut totals = Self {
+            compartments: readings.len(),
+            ..Self::default()
+        };
+        for reading in readings {
+            match reading.state {
+                State::Full => totals.full += 1,
+                State::Leaking => totals.leaking += 1,
+                State::Nearly => totals.nearly += 1,
+                State::Closed => totals.closed += 1,
+                State::Idle | State::Busy => {}
+            }
+            totals.rejected = totals.rejected.saturating_add(reading.rejected_all());
+            // A request that got everything was admitted at the gateway; a refused one counts
+            // only where it was refused. So this counts each request once.
+            if reading.level == Level::Gateway {
+                totals.requests = totals.requests.saturating_add(reading.admitted);
+            }
+        }
+        totals.requests = totals.requests.saturating_add(totals.rejected);
+        totals
+    }
+}
+
+impl Overview {
+    /// Chooses the rows.
+    pub fn new(
+        frame: Frame,
+        filter: Filter,
+        routes: usize,
+        readings: Vec<Reading>,
+        gateways: Vec<GatewayRow>,
+        changes: Vec<ChangeRow>,
+    ) -> Self {
+        let totals = Totals::of(&readings);
+        let sort = filter.sort;
+        let mut chosen: Vec<Reading> = readings
+            .into_iter()
+            .filter(|reading| filter.takes(reading))
+            .collect();
+        let matching = chosen.len();
+        if matching > ROWS_MAX {
+            // Thousands are not sorted for the sake of a hundred.
+            chosen.select_nth_unstable_by(ROWS_MAX, |a, b| sort.rank(a).cmp(&sort.rank(b)));
+            chosen.truncate(ROWS_MAX);
+        }
+        chosen.sort_by(|a, b| sort.rank(a).cmp(&sort.rank(b)));
+        let rows = chosen.into_iter().map(|reading| Row { reading }).collect();
+        Self {
+            frame,
+            filter,
+            routes,
+            rows,
+            matching,
+            totals,
+            gateways,
+            changes,
+        }
+    }
+
+    /// The parts that a live page replaces.
+    pub fn fragment(&self) -> askama::Result<String> {
+        Ok([
+            self.as_strip().render()?,
+            self.as_verdict().render()?,
+            self.as_rows().render()?,
+            self.as_side().render()?,
+        ]
+        .concat())
+    }
+
+    /// How many rows were left out.
+    pub fn more(&self) -> usize {
+        self.matching.saturating_sub(self.rows.len())
+    }
+
+    /// The colour of the verdict; its words say the same.
+    pub fn verdict_class(&self) -> &'static str {
+        let fleet = self.frame.fleet;
+        let gone = fleet.known == 0 || fleet.reporting < fleet.known || fleet.refused > 0;
+        let totals = &self.totals;
+        match () {
+            () if self.routes == 0 => "idle",
+            () if totals.full > 0 || fleet.known == 0 => "full",
+            () if self.frame.freshness.is_stale() => "stale",
+            () if totals.leaking + totals.nearly > 0 || gone => "nearly",
+            () if totals.closed > 0 => "closed",
+            () => "busy",
+        }
+    }
+
+    /// The one sentence.
+    pub fn verdict(&self) -> String {
+        let Totals {
+            compartments,
+            full,
+            leaking,
+            nearly,
+            closed,
+            ..
+        } = self.totals;
+        if self.routes == 0 {
+            return "No route yet. Nothing is protected.".to_owned();
+        }
+        if self.frame.fleet.known == 0 {
+            return "No gateway is connected. Nothing is protected.".to_owned();
+        }
+        let parts: Vec<String> = [
+            (full, "full"),
+            (leaking, "leaking permits"),
+            (nearly, "nearly full"),
+            (closed, "closed"),
+        ]
+        .iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, word)| format!("{n} {word}"))
+        .collect();
+        let noun = if compartments == 1 {
+            "compartment"
+        } else {
+            "compartments"
+        };
+        let all = text::count(compartments);
+        match parts.as_slice() {
+            [] => format!("All {all} {noun} have room."),
+            parts => format!("Of {all} {noun}, {}.", parts.join(", ")),
+        }
+    }
+
+    /// The share of requests refused.
+    pub fn rejected_sentence(&self) -> String {
+        let Totals {
+            rejected, requests, ..
+        } = self.totals;
+        if requests == 0 {
+            return "No request yet since the gateways started.".to_owned();
+        }
+        let share = text::percent(rejected, requests);
+        let all = text::count(requests);
+        format!("{share} of {all} requests rejected since the gateways started.")
+    }
+}
+
+impl Row {
+    /// The page of this compartment.
+    pub fn href(&self) -> String {
+        url::compartment(&self.reading.key)
+    }
+
+    /// The refusals by reason, in words.
+    pub fn reasons(&self) -> String {
+        reason::in_words(&self.reading.rejected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{figures, frame};
+
+    fn page(filter: Filter, readings: Vec<Reading>) -> Overview {
+        Overview::new(frame(), filter, 1, readings, Vec::new(), Vec::new())
+    }
+
+    fn keys(page: &Overview) -> Vec<&str> {
+        page.rows
+            .iter()
+            .map(|row| row.reading.key.as_str())
+            .collect()
+    }
+
+    #[test]
+    fn problems_come_first_however_many_are_calm() {
+        let mut all: Vec<_> = (0..5_000)
+            .map(|n| figures(&format!("route/a{n:04}"), Level::Route, 1, 1, 10))
+            .collect();
+        all.push(figures("route/z-full", Level::Route, 10, 10, 10));
+        all.push(figures("route/z-nearly", Level::Route, 9, 9, 10));
+        let page = page(Filter::default(), all.iter().map(Reading::new).collect());
+        assert_eq!(
+            keys(&page)[..3],
+            ["route/z-full", "route/z-nearly", "route/a0000"]
+        );
+        assert_eq!((page.rows.len(), page.more()), (ROWS_MAX, 5_002 - ROWS_MAX));
+        assert_eq!(
+            page.verdict(),
+            "Of 5,002 compartments, 1 full, 1 nearly full."
+        );
+    }
+
+    #[test]
+    fn filters_come_from_the_address_and_go_back_into_it() {
+        let filter = Filter::parse("upstream", "1", " a&b ", "fullest");
+        assert_eq!(
+            filter.href(),
+            "/?problems=1&level=upstream&find=a%26b&sort=fullest"
+        );
+        assert_eq!(
+            Filter::parse("nonsense", "yes", "", "up"),
+            Filter::default()
+        );
+        assert_eq!(Filter::default().href(), "/");
+        let all = [
+            figures("upstream/db", Level::Upstream, 10, 10, 10),
+            figures("upstream/calm", Level::Upstream, 1, 1, 10),
+            figures("route/db", Level::Route, 10, 10, 10),
+        ];
+        let filter = Filter::parse("upstream", "1", "d", "");
+        let page = page(filter, all.iter().map(Reading::new).collect());
+        assert_eq!(keys(&page), ["upstream/db"]);
+        assert_eq!(
+            page.totals.full, 2,
+            "the verdict counts all, whatever the filter"
+        );
+    }
+
+    #[test]
+    fn a_request_counts_once_in_the_share_of_refusals() {
+        let mut route = figures("route/a", Level::Route, 0, 1, 10);
+        route.admitted = 90;
+        route.rejected = [(compartment::Rejection::RouteFull, 10)].into();
+        let mut gateway = figures("gateway", Level::Gateway, 0, 1, 10);
+        gateway.admitted = 90;
+        gateway.rejected.clear();
+        let page = page(
+            Filter::default(),
+            [route, gateway].iter().map(Reading::new).collect(),
+        );
+        assert_eq!((page.totals.rejected, page.totals.requests), (10, 100));
+    }
+}

@@ -1,0 +1,251 @@
+//! Samples of the page of one compartment.
+//!
+//! Separate because each page has its own states. They must never be reachable from a server.
+
+use compartment::{Figures, Level, Limit, Rejection};
+
+use super::{HOSTILE, both, figures, frame, gateway, limit, moment, one_gone, rejecting};
+use crate::compartment::Part;
+use crate::{
+    CompartmentPage, Conflict, Danger, Edit, Effective, Fleet, Frame, Freshness, GatewayRow,
+    GatewayState, NotIsolated, Origin, Reading, Settable,
+};
+
+impl CompartmentPage {
+    /// Every state of the page.
+    pub fn samples() -> Vec<(&'static str, Self)> {
+        let full = rejecting(checkout(40, 40, 40), Rejection::RouteFull, 1_280);
+        let full = rejecting(full, Rejection::TenantShare, 41);
+        let mut unlimited = checkout(12, 31, 60);
+        unlimited.limit = Limit::UNLIMITED;
+        unlimited.reserved = 0;
+        let edit = || Edit::new(43, limit(60));
+        vec![
+            (
+                "healthy",
+                page(
+                    vec![checkout(12, 31, 60), checkout(9, 28, 60)],
+                    both(),
+                    edit(),
+                ),
+            ),
+            (
+                "saturated",
+                page(
+                    vec![full, checkout(17, 35, 40)],
+                    both(),
+                    Edit::new(43, limit(40)),
+                ),
+            ),
+            (
+                "unlimited",
+                page(vec![unlimited], both(), Edit::new(43, Limit::UNLIMITED)),
+            ),
+            ("gateway_gone", gone()),
+            ("stale", stale()),
+            ("not_reported", page(Vec::new(), Vec::new(), edit())),
+            (
+                "saved",
+                Self {
+                    saved: Some(43),
+                    ..page(vec![checkout(12, 31, 60)], both(), edit())
+                },
+            ),
+            ("field_error", field_error()),
+            ("refused", refused()),
+            ("dangerous", dangerous()),
+            ("conflict", conflict()),
+            ("no_form", no_form()),
+            ("hostile_names", hostile()),
+        ]
+    }
+}
+
+fn checkout(in_flight: u32, peak: u32, slots: u32) -> Figures {
+    figures("route/checkout", Level::Route, in_flight, peak, slots)
+}
+
+fn page(figures: Vec<Figures>, gateways: Vec<GatewayRow>, edit: Edit) -> CompartmentPage {
+    let mut figures = figures.into_iter();
+    let parts: Vec<Part> = gateways
+        .into_iter()
+        .map(|gateway| Part {
+            gateway,
+            figures: figures.next(),
+        })
+        .collect();
+    let live = parts.iter().filter(|part| part.gateway.reports());
+    let reading = Reading::sum(live.filter_map(|part| part.figures.as_ref()))
+        .into_iter()
+        .next();
+    CompartmentPage {
+        frame: Frame {
+            here: "/compartments/route%2Fcheckout".to_owned(),
+            ..frame()
+        },
+        key: "route/checkout".to_owned(),
+        level: Level::Route,
+        owner: Some("payments-team".to_owned()),
+        reading,
+        parts,
+        edit: Settable::Form(Box::new(edit)),
+        saved: None,
+        effective: effective(),
+        not_isolated: shared(),
+    }
+}
+
+fn effective() -> Vec<Effective> {
+    let value = |name, value: &str, origin: &Origin| Effective {
+        name,
+        value: value.to_owned(),
+        origin: origin.clone(),
+    };
+    let route = Origin::Route("checkout".to_owned());
+    vec![
+        value("limit", "60", &route),
+        value("reserved", "60", &Origin::Default),
+        value("tenant_limit", "20", &route),
+        value("queue", "0", &Origin::Default),
+        value("max_hold", "60\u{a0}s", &Origin::Default),
+        value("timeout.attempt", "250\u{a0}ms", &route),
+        value("timeout.body_idle", "15\u{a0}s", &Origin::Gateway),
+        value("class", "critical", &route),
+        value(
+            "fallback",
+            "none: the caller gets the error",
+            &Origin::Default,
+        ),
+    ]
+}
+
+fn shared() -> Vec<NotIsolated> {
+    let with = |key: &str| (key.to_owned(), crate::url::compartment(key));
+    vec![
+        NotIsolated {
+            what: "The upstream payments is shared with".to_owned(),
+            with: vec![with("route/refunds"), with("route/invoices")],
+            more: 3,
+        },
+        NotIsolated {
+            what: "The ceiling of 200 in each gateway process is shared with".to_owned(),
+            with: vec![with("gateway")],
+            more: 0,
+        },
+        NotIsolated {
+            what: "Processor, memory and file descriptors of the gateway process.".to_owned(),
+            with: Vec::new(),
+            more: 0,
+        },
+    ]
+}
+
+fn gone() -> CompartmentPage {
+    let mut page = page(
+        vec![checkout(44, 51, 60), checkout(12, 31, 60)],
+        one_gone(),
+        Edit::new(43, limit(60)),
+    );
+    page.frame.fleet = Fleet {
+        known: 2,
+        reporting: 1,
+        running: 1,
+        refused: 0,
+    };
+    page
+}
+
+fn stale() -> CompartmentPage {
+    let mut page = page(vec![checkout(12, 31, 60)], both(), Edit::new(43, limit(60)));
+    page.frame.freshness = Freshness::Age { age_ms: 14_000 };
+    page
+}
+
+fn field_error() -> CompartmentPage {
+    let edit = Edit {
+        limit: "-7".to_owned(),
+        comment: "typo".to_owned(),
+        limit_error: Some("must be a whole number from 0 to 1000000, or \"unlimited\"".to_owned()),
+        ..Edit::new(43, limit(60))
+    };
+    page(vec![checkout(12, 31, 60)], both(), edit)
+}
+
+fn refused() -> CompartmentPage {
+    let edit = Edit {
+        limit: "50".to_owned(),
+        limit_error: Some("the policy with this limit was refused".to_owned()),
+        refusals: vec![
+            "routes[0].compartment.reserved = 60: must be at most the limit, 50".to_owned(),
+        ],
+        ..Edit::new(43, limit(60))
+    };
+    page(vec![checkout(12, 31, 60)], both(), edit)
+}
+
+fn dangerous() -> CompartmentPage {
+    let edit = Edit {
+        limit: "10".to_owned(),
+        comment: String::new(),
+        confirm: "route/chekout".to_owned(),
+        comment_error: Some("say why: it is kept with the generation".to_owned()),
+        confirm_error: Some("must be route/checkout, letter for letter".to_owned()),
+        dangers: Danger::of(limit(60), limit(10), 12),
+        ..Edit::new(43, limit(60))
+    };
+    page(vec![checkout(12, 31, 60)], both(), edit)
+}
+
+fn conflict() -> CompartmentPage {
+    let edit = Edit {
+        limit: "80".to_owned(),
+        comment: "more customers than expected".to_owned(),
+        conflict: Some(Conflict {
+            seen: 42,
+            newest: 43,
+            author: "admin".to_owned(),
+            comment: "checkout is slow today".to_owned(),
+            at: moment("2026-07-01T11:57:12Z", 168_000),
+            before: Some("60".to_owned()),
+            theirs: "50".to_owned(),
+            yours: "80".to_owned(),
+        }),
+        ..Edit::new(43, limit(50))
+    };
+    page(vec![checkout(12, 31, 50)], both(), edit)
+}
+
+fn no_form() -> CompartmentPage {
+    let key = "route/checkout/tenant/acme";
+    let why = "It has no limit of its own: it follows the route's tenant_limit and the plan.";
+    CompartmentPage {
+        key: key.to_owned(),
+        level: Level::TenantRoute,
+        owner: None,
+        edit: Settable::No(why),
+        ..page(
+            vec![figures(key, Level::TenantRoute, 2, 9, 20)],
+            both(),
+            Edit::default(),
+        )
+    }
+}
+
+fn hostile() -> CompartmentPage {
+    let edit = Edit {
+        limit: HOSTILE.to_owned(),
+        comment: HOSTILE.to_owned(),
+        limit_error: Some(HOSTILE.to_owned()),
+        refusals: vec![HOSTILE.to_owned()],
+        ..Edit::new(43, limit(60))
+    };
+    let mut page = page(
+        vec![checkout(1, 1, 60)],
+        vec![gateway(HOSTILE, GatewayState::Running)],
+        edit,
+    );
+    page.key = format!("route/{HOSTILE}");
+    page.owner = Some(HOSTILE.to_owned());
+    page.frame.environment = HOSTILE.to_owned();
+    page
+}

@@ -1,0 +1,235 @@
+//! Samples of the Overview.
+//!
+//! Separate because each page has its own states. They must never be reachable from a server.
+
+use compartment::{Figures, Level, Rejection};
+
+use super::{HOSTILE, both, figures, frame, gateway, moment, one_gone, rejecting};
+use crate::{ChangeRow, Filter, Fleet, Frame, Freshness, GatewayState, Overview, Reading};
+
+fn changes() -> Vec<ChangeRow> {
+    let change = |generation, author: &str, comment: &str, at| ChangeRow {
+        generation,
+        author: author.to_owned(),
+        comment: comment.to_owned(),
+        at,
+    };
+    vec![
+        change(
+            43,
+            "admin",
+            "checkout is slow today",
+            moment("2026-07-01T11:57:12Z", 168_000),
+        ),
+        change(42, "admin", "", moment("2026-06-30T09:00:00Z", 97_200_000)),
+        change(
+            1,
+            "import",
+            "examples/shop.toml",
+            moment("2026-06-01T09:00:00Z", 2_600_000_000),
+        ),
+    ]
+}
+
+fn shop() -> Vec<Figures> {
+    vec![
+        figures("route/checkout", Level::Route, 12, 31, 60),
+        figures("route/recommendations", Level::Route, 3, 18, 40),
+        figures("route/inventory", Level::Route, 0, 9, 30),
+        figures("upstream/payments", Level::Upstream, 12, 31, 60),
+        figures("upstream/recommender", Level::Upstream, 3, 18, 40),
+        figures("tenant/acme", Level::Tenant, 4, 22, 80),
+        figures("gateway", Level::Gateway, 15, 58, 200),
+    ]
+}
+
+fn shop_in_trouble() -> Vec<Figures> {
+    let mut all = shop();
+    for figures in &mut all {
+        let trouble = match figures.key.as_str() {
+            "route/recommendations" => Some((40, Rejection::RouteFull, 1_280)),
+            "upstream/recommender" => Some((40, Rejection::UpstreamFull, 3)),
+            _ => None,
+        };
+        if let Some((in_flight, reason, n)) = trouble {
+            figures.in_flight = in_flight;
+            figures.peak = in_flight;
+            figures.admitted = figures.completed + u64::from(in_flight);
+            figures.arrived = figures.admitted;
+            figures.oldest_permit_ms = 4_870;
+            *figures = rejecting(figures.clone(), reason, n);
+        }
+    }
+    let mut inventory = figures("route/inventory-export", Level::Route, 9, 11, 10);
+    inventory.queued = 2;
+    inventory.reserved = 5;
+    inventory.borrowed = 4;
+    all.push(rejecting(inventory, Rejection::QueueTimeout, 17));
+    all.push(figures("route/legacy", Level::Route, 0, 0, 0));
+    all
+}
+
+fn readings(figures: &[Figures]) -> Vec<Reading> {
+    Reading::sum(figures)
+}
+
+impl Overview {
+    /// Every state of the page.
+    pub fn samples() -> Vec<(&'static str, Self)> {
+        let page = |frame, figures: &[Figures], gateways| {
+            Self::new(
+                frame,
+                Filter::default(),
+                3,
+                readings(figures),
+                gateways,
+                changes(),
+            )
+        };
+        let nothing = Frame {
+            generation: 0,
+            fleet: Fleet {
+                known: 1,
+                reporting: 1,
+                running: 0,
+                refused: 0,
+            },
+            ..frame()
+        };
+        let idle = vec![gateway("gw-a", GatewayState::Lagging)];
+        let empty = Self::new(nothing, Filter::default(), 0, Vec::new(), idle, Vec::new());
+        let stale = Frame {
+            freshness: Freshness::Age { age_ms: 14_000 },
+            fleet: Fleet {
+                known: 2,
+                reporting: 0,
+                running: 2,
+                refused: 0,
+            },
+            ..frame()
+        };
+        let silent = vec![
+            gateway("gw-a", GatewayState::Silent),
+            gateway("gw-b", GatewayState::Gone),
+        ];
+        let gone = Frame {
+            fleet: Fleet {
+                known: 2,
+                reporting: 1,
+                running: 1,
+                refused: 0,
+            },
+            ..frame()
+        };
+        let alone = Frame {
+            fleet: Fleet::default(),
+            freshness: Freshness::Never,
+            ..frame()
+        };
+        let narrow = Filter::parse("route", "1", "inventory", "rejected");
+        let narrow = Self::new(
+            frame(),
+            narrow,
+            3,
+            readings(&shop_in_trouble()),
+            both(),
+            changes(),
+        );
+        vec![
+            ("empty", empty),
+            ("healthy", page(frame(), &shop(), both())),
+            ("saturated", page(frame(), &shop_in_trouble(), both())),
+            ("filtered", narrow),
+            ("stale", page(stale, &shop(), silent)),
+            ("gateway_gone", page(gone, &shop(), one_gone())),
+            ("no_gateway", page(alone, &[], Vec::new())),
+            ("refused", Self::refused_sample()),
+            ("hostile_names", Self::hostile_sample()),
+            ("many", page(frame(), &many(), both())),
+        ]
+    }
+
+    fn refused_sample() -> Self {
+        let frame = Frame {
+            fleet: Fleet {
+                known: 2,
+                reporting: 2,
+                running: 1,
+                refused: 1,
+            },
+            signed_in: true,
+            ..frame()
+        };
+        let lines = vec!["/gateway/capacity = 40: must cover the sum of reserved, 130".to_owned()];
+        let gateways = vec![
+            gateway("gw-b", GatewayState::Refused(lines)),
+            gateway("gw-a", GatewayState::Running),
+        ];
+        Self::new(
+            frame,
+            Filter::default(),
+            3,
+            readings(&shop()),
+            gateways,
+            changes(),
+        )
+    }
+
+    fn hostile_sample() -> Self {
+        let frame = Frame {
+            environment: HOSTILE.to_owned(),
+            here: HOSTILE.to_owned(),
+            ..frame()
+        };
+        let all = [
+            figures(&format!("route/{HOSTILE}"), Level::Route, 3, 4, 10),
+            figures("route/' onmouseover='alert(1)", Level::Route, 10, 10, 10),
+            figures(
+                &format!("tenant/{}", "x".repeat(128)),
+                Level::Tenant,
+                1,
+                2,
+                10,
+            ),
+        ];
+        let refused = GatewayState::Refused(vec![HOSTILE.to_owned()]);
+        let change = ChangeRow {
+            generation: 7,
+            author: HOSTILE.to_owned(),
+            comment: HOSTILE.to_owned(),
+            at: moment("2026-07-01T11:57:12Z", 168_000),
+        };
+        let filter = Filter::parse("", "", HOSTILE, "");
+        let mut page = Self::new(
+            frame,
+            Filter::default(),
+            3,
+            readings(&all),
+            vec![gateway(HOSTILE, refused)],
+            vec![change],
+        );
+        page.filter = filter;
+        page
+    }
+}
+
+/// More compartments than a page shows.
+fn many() -> Vec<Figures> {
+    (0..300_u32)
+        .map(|n| {
+            let in_flight = (n * 7) % 21;
+            let one = figures(
+                &format!("route/service-{n:03}"),
+                Level::Route,
+                in_flight,
+                20,
+                20,
+            );
+            if in_flight >= 20 {
+                rejecting(one, Rejection::RouteFull, n.into())
+            } else {
+                one
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,31 @@
+//! The sign-in page: one field for the admin token.
+//!
+//! Separate because it is the one page that is shown to nobody in particular. It must never repeat
+//! what was typed, nor say anything about the installation.
+
+use askama::Template;
+
+/// The sign-in form.
+#[derive(Debug, Clone, Template)]
+#[template(path = "sign_in.html")]
+pub struct SignIn {
+    /// Where to go afterwards: a path of this server.
+    pub next: String,
+    /// What went wrong last time.
+    pub error: Option<&'static str>,
+}
+
+impl SignIn {
+    /// Fresh, and after a wrong token.
+    pub fn samples() -> Vec<(&'static str, Self)> {
+        let fresh = Self {
+            next: "/compartments/route%2Fcheckout".to_owned(),
+            error: None,
+        };
+        let refused = Self {
+            next: "/\"><script>alert(1)</script>".to_owned(),
+            error: Some("That is not the admin token of this control plane."),
+        };
+        vec![("fresh", fresh), ("refused", refused)]
+    }
+}
