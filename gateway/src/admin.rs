@@ -52,7 +52,12 @@ pub(crate) struct Admin {
 impl Admin {
     pub(crate) fn new(reporter: Reporter, standing: Arc<Standing>, clock: Clock) -> Arc<Self> {
         let heavy = Semaphore::new(HEAVY_PAGES_MAX);
-        Arc::new(Self { reporter, standing, clock, heavy })
+        Arc::new(Self {
+            reporter,
+            standing,
+            clock,
+            heavy,
+        })
     }
 
     async fn page(self: Arc<Self>, request: Request<Incoming>) -> Page {
@@ -63,7 +68,8 @@ impl Admin {
         }
         if !is_read {
             let mut page = text(StatusCode::METHOD_NOT_ALLOWED, "GET only\n".to_owned());
-            page.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            page.headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return page;
         }
         match path {
@@ -98,7 +104,12 @@ impl Admin {
         let own = Arc::clone(&self);
         let made = tokio::task::spawn_blocking(move || own.render(is_metrics)).await;
         drop(permit);
-        let broken = |_| text(StatusCode::INTERNAL_SERVER_ERROR, "cannot read\n".to_owned());
+        let broken = |_| {
+            text(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "cannot read\n".to_owned(),
+            )
+        };
         made.unwrap_or_else(broken)
     }
 
@@ -116,7 +127,10 @@ impl Admin {
         }
         match serde_json::to_string(&snapshot) {
             Ok(body) => json(body),
-            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "cannot be written\n".to_owned()),
+            Err(_) => text(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "cannot be written\n".to_owned(),
+            ),
         }
     }
 }
@@ -171,7 +185,9 @@ fn json(body: String) -> Page {
 fn page(status: StatusCode, kind: &'static str, body: String) -> Page {
     let mut page = Response::new(Full::new(Bytes::from(body)));
     *page.status_mut() = status;
-    page.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    page.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    page.headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    page.headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     page
 }

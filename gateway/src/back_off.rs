@@ -31,7 +31,9 @@ impl BackOff {
         let whole_ms = self.next_ms;
         let half_ms = whole_ms / 2;
         self.next_ms = whole_ms.saturating_mul(2).min(LAST_MS);
-        let extra_ms = chance.checked_rem(half_ms.saturating_add(1)).unwrap_or_default();
+        let extra_ms = chance
+            .checked_rem(half_ms.saturating_add(1))
+            .unwrap_or_default();
         Duration::from_millis(half_ms.saturating_add(extra_ms))
     }
 }

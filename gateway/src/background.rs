@@ -54,8 +54,14 @@ impl Background {
                 }
             });
         };
-        let thread = thread::Builder::new().name("bulkhead-back".to_owned()).spawn(run)?;
-        Ok(Self { reload, stop, thread: Some(thread) })
+        let thread = thread::Builder::new()
+            .name("bulkhead-back".to_owned())
+            .spawn(run)?;
+        Ok(Self {
+            reload,
+            stop,
+            thread: Some(thread),
+        })
     }
 
     /// Looks at the source again. Several calls before it does count as one.

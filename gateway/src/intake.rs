@@ -48,7 +48,12 @@ pub(crate) struct Intake {
 
 impl Intake {
     pub(crate) const fn new(live: Arc<Live>, standing: Arc<Standing>, clock: Clock) -> Self {
-        Self { live, standing, clock, running: Mutex::new(None) }
+        Self {
+            live,
+            standing,
+            clock,
+            running: Mutex::new(None),
+        }
     }
 
     /// What runs; waits for an apply that is under way.
@@ -120,9 +125,15 @@ fn judge(running: Option<&Identity>, offered: &Identity) -> Result<(), Answer> {
     let fits = offered.epoch.len() <= EPOCH_BYTES_MAX;
     if !fits || !offered.epoch.bytes().all(|byte| byte.is_ascii_graphic()) {
         let rule = format!("must be at most {EPOCH_BYTES_MAX} visible ASCII characters");
-        return Err(refusal("epoch", offered.epoch.escape_debug().take(80).collect(), rule));
+        return Err(refusal(
+            "epoch",
+            offered.epoch.escape_debug().take(80).collect(),
+            rule,
+        ));
     }
-    let Some(running) = running else { return Ok(()) };
+    let Some(running) = running else {
+        return Ok(());
+    };
     if running == offered {
         return Err(Answer::AlreadyThere);
     }
@@ -141,7 +152,10 @@ fn judge(running: Option<&Identity>, offered: &Identity) -> Result<(), Answer> {
         "runs already with another content: the store of the control plane was replaced".to_owned()
     } else {
         let hint = "was an old backup restored? To accept it, restart this gateway";
-        format!("is older than the running {}: {hint} with an empty --state-dir", running.generation)
+        format!(
+            "is older than the running {}: {hint} with an empty --state-dir",
+            running.generation
+        )
     };
     Err(refusal("generation", offered.generation.to_string(), rule))
 }
@@ -151,7 +165,9 @@ fn load(offered: &Identity, document: &[u8]) -> Result<Loaded, Vec<Fault>> {
     let loaded = wire::document::load(text, Syntax::Json).map_err(faults_of)?;
     let digest = wire::document::digest(&loaded.document);
     if digest != offered.digest {
-        return Err(vec![whole(&format!("has the digest {digest}, announced was another"))]);
+        return Err(vec![whole(&format!(
+            "has the digest {digest}, announced was another"
+        ))]);
     }
     Ok(loaded)
 }
@@ -167,7 +183,11 @@ fn faults_of(error: LoadError) -> Vec<Fault> {
 
 /// A fault of the document as a whole.
 fn whole(rule: &str) -> Fault {
-    Fault { path: Path::root(), value: String::new(), rule: rule.to_owned() }
+    Fault {
+        path: Path::root(),
+        value: String::new(),
+        rule: rule.to_owned(),
+    }
 }
 
 pub(crate) fn broken() -> Fault {
@@ -175,11 +195,19 @@ pub(crate) fn broken() -> Fault {
 }
 
 fn refusal(field: &str, value: String, rule: String) -> Answer {
-    Answer::Refused(vec![Fault { path: Path::root().key(field), value, rule }])
+    Answer::Refused(vec![Fault {
+        path: Path::root().key(field),
+        value,
+        rule,
+    }])
 }
 
 pub(crate) fn texts(faults: &[Fault]) -> String {
-    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    faults
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// One line for a refused policy, with everything that was wrong in it.
@@ -190,4 +218,94 @@ pub(crate) fn log_refused(generation: u64, faults: &str) {
         policy.faults = faults,
         "policy refused; the one before it stays in force"
     );
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn intake() -> Intake {
+        Intake::new(Live::new(), Arc::new(Standing::default()), Clock::start())
+    }
+
+    pub(crate) fn document(limit: i64) -> String {
+        format!(
+            r#"{{"schema":1,"upstreams":{{"main":{{"endpoints":["http://127.0.0.1:9"]}}}},
+                "routes":[{{"id":"a","path":"/a","upstream":"main",
+                "compartment":{{"limit":{limit}}}}}]}}"#
+        )
+    }
+
+    pub(crate) fn identity(epoch: &str, generation: u64, limit: i64) -> Identity {
+        let value = wire::document::value_of(&document(limit), Syntax::Json).unwrap();
+        let digest = wire::document::digest(&value);
+        Identity {
+            epoch: epoch.to_owned(),
+            generation,
+            digest,
+        }
+    }
+
+    /// Offers one policy after the other and compares what the last answer was, as text.
+    fn check(offers: &[(&str, u64, i64)], want: &str, running: Option<(&str, u64, i64)>) {
+        let intake = intake();
+        let mut last = None;
+        for (epoch, generation, limit) in offers {
+            let offered = identity(epoch, *generation, *limit);
+            last = Some(intake.offer_text(offered, document(*limit).as_bytes()));
+        }
+        let last = match last.unwrap() {
+            Answer::Running => "running".to_owned(),
+            Answer::AlreadyThere => "already there".to_owned(),
+            Answer::Refused(faults) => texts(&faults),
+        };
+        assert!(last.contains(want), "{offers:?}: {last}");
+        let running = running.map(|(epoch, number, limit)| identity(epoch, number, limit));
+        assert_eq!(intake.running(), running, "{offers:?}");
+        assert_eq!(intake.standing.is_live(), running.is_some(), "{offers:?}");
+        let live = intake
+            .live
+            .current()
+            .map(|live| (live.generation, live.digest.clone()));
+        assert_eq!(
+            live,
+            running.map(|running| (running.generation, running.digest))
+        );
+    }
+
+    #[test]
+    fn the_answers_are_three_and_numbers_only_rise() {
+        let a7 = ("a", 7, 3);
+        check(&[a7], "running", Some(a7));
+        check(&[a7, a7], "already there", Some(a7));
+        check(&[a7, ("a", 8, 3)], "running", Some(("a", 8, 3)));
+        check(&[a7, ("a", 9, 4)], "running", Some(("a", 9, 4)));
+        check(&[a7, ("a", 6, 4)], "older than the running 7", Some(a7));
+        check(&[a7, ("a", 7, 4)], "another content", Some(a7));
+        check(&[a7, ("b", 1, 4)], "running", Some(("b", 1, 4)));
+        check(&[a7, ("a", 8, -1)], "limit", Some(a7));
+        check(&[("a", 8, -1)], "limit", None);
+        check(&[("two words", 8, 1)], "epoch", None);
+    }
+
+    #[test]
+    fn a_panic_while_applying_is_a_refusal() {
+        let intake = intake();
+        intake.offer_text(identity("a", 1, 3), document(3).as_bytes());
+        let answer = intake.offer(identity("a", 2, 4), |_| panic!("on purpose"));
+        assert_eq!(answer, Answer::Refused(vec![broken()]));
+        assert_eq!(intake.running().map(|running| running.generation), Some(1));
+        let next = intake.offer_text(identity("a", 3, 4), document(4).as_bytes());
+        assert_eq!(next, Answer::Running);
+    }
+
+    #[test]
+    fn a_document_that_is_not_what_was_announced_is_refused() {
+        let intake = intake();
+        let answer = intake.offer_text(identity("a", 1, 3), document(4).as_bytes());
+        assert!(matches!(answer, Answer::Refused(faults) if texts(&faults).contains("digest")));
+        let answer = intake.offer_text(identity("a", 1, 3), &[0xff]);
+        assert!(matches!(answer, Answer::Refused(faults) if texts(&faults).contains("UTF-8")));
+        assert_eq!(intake.running(), None);
+    }
 }

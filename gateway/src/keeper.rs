@@ -35,8 +35,14 @@ impl Keeper {
 
     /// Keeps policies in `folder`.
     pub(crate) fn open(folder: &Path) -> Result<Self, FolderError> {
-        let files = Files { last_good: LastGood::open(folder)?, unsaved: None };
-        let state = State { files: Mutex::new(files), behind: AtomicBool::new(false) };
+        let files = Files {
+            last_good: LastGood::open(folder)?,
+            unsaved: None,
+        };
+        let state = State {
+            files: Mutex::new(files),
+            behind: AtomicBool::new(false),
+        };
         Ok(Self(Some(Arc::new(state))))
     }
 
@@ -54,14 +60,29 @@ impl Keeper {
         }
         let whole = discarded.is_empty();
         for (age, stored) in usable.into_iter().enumerate() {
-            let Stored { epoch, generation, digest, document } = stored;
-            let offered = Identity { epoch, generation, digest };
-            if matches!(intake.offer_text(offered, document.as_bytes()), Answer::Refused(_)) {
+            let Stored {
+                epoch,
+                generation,
+                digest,
+                document,
+            } = stored;
+            let offered = Identity {
+                epoch,
+                generation,
+                digest,
+            };
+            if matches!(
+                intake.offer_text(offered, document.as_bytes()),
+                Answer::Refused(_)
+            ) {
                 continue;
             }
             if age == 0 && whole {
                 files.last_good.trust_newest();
-                tracing::info!(policy.generation = generation, "started from the last good policy");
+                tracing::info!(
+                    policy.generation = generation,
+                    "started from the last good policy"
+                );
             } else {
                 tracing::error!(
                     policy.generation = generation,
@@ -77,16 +98,29 @@ impl Keeper {
     pub(crate) fn keep(&self, running: Identity, document: &[u8]) {
         let Some(state) = &self.0 else { return };
         // It was parsed from this text, so it is UTF-8.
-        let Ok(document) = String::from_utf8(document.to_vec()) else { return };
-        let Identity { epoch, generation, digest } = running;
+        let Ok(document) = String::from_utf8(document.to_vec()) else {
+            return;
+        };
+        let Identity {
+            epoch,
+            generation,
+            digest,
+        } = running;
         let mut files = state.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.unsaved = Some(Stored { epoch, generation, digest, document });
+        files.unsaved = Some(Stored {
+            epoch,
+            generation,
+            digest,
+            document,
+        });
         state.save(&mut files);
     }
 
     /// True while what runs is not on disk.
     pub(crate) fn is_behind(&self) -> bool {
-        self.0.as_ref().is_some_and(|state| state.behind.load(Ordering::Relaxed))
+        self.0
+            .as_ref()
+            .is_some_and(|state| state.behind.load(Ordering::Relaxed))
     }
 
     /// Tries again to save what could not be saved.
@@ -98,11 +132,16 @@ impl Keeper {
 
 impl State {
     fn save(&self, files: &mut Files) {
-        let Some(stored) = files.unsaved.take() else { return };
+        let Some(stored) = files.unsaved.take() else {
+            return;
+        };
         match files.last_good.store(&stored) {
             Ok(()) => {
                 if self.behind.swap(false, Ordering::Relaxed) {
-                    tracing::info!(policy.generation = stored.generation, "policy saved at last");
+                    tracing::info!(
+                        policy.generation = stored.generation,
+                        "policy saved at last"
+                    );
                 }
             }
             Err(error) => {
@@ -117,5 +156,60 @@ impl State {
                 files.unsaved = Some(stored);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intake::tests::{document, identity, intake};
+
+    fn kept(folder: &Path) -> Option<u64> {
+        let intake = intake();
+        Keeper::open(folder).unwrap().restore(&intake);
+        intake.running().map(|running| running.generation)
+    }
+
+    #[test]
+    fn what_is_kept_is_what_a_restart_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let keeper = Keeper::open(dir.path()).unwrap();
+        keeper.keep(identity("a", 4, 3), document(3).as_bytes());
+        keeper.keep(identity("a", 5, 6), document(6).as_bytes());
+        assert_eq!(kept(dir.path()), Some(5));
+    }
+
+    #[test]
+    fn a_copy_that_fails_the_checks_of_this_build_gives_way_to_the_one_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let keeper = Keeper::open(dir.path()).unwrap();
+        keeper.keep(identity("a", 4, 3), document(3).as_bytes());
+        keeper.keep(identity("a", 5, -6), document(-6).as_bytes());
+        assert_eq!(kept(dir.path()), Some(4));
+    }
+
+    #[test]
+    fn a_disk_that_refuses_is_tried_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("state");
+        let keeper = Keeper::open(&folder).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        keeper.keep(identity("a", 4, 3), document(3).as_bytes());
+        keeper.keep(identity("a", 5, 6), document(6).as_bytes());
+        keeper.retry();
+        assert!(keeper.is_behind());
+        std::fs::create_dir(&folder).unwrap();
+        keeper.retry();
+        assert!(!keeper.is_behind());
+        assert_eq!(kept(&folder), Some(5));
+    }
+
+    #[test]
+    fn without_a_folder_nothing_is_kept() {
+        let keeper = Keeper::nowhere();
+        keeper.keep(identity("a", 4, 3), document(3).as_bytes());
+        let intake = intake();
+        keeper.restore(&intake);
+        assert!(!keeper.is_behind() && intake.running().is_none());
     }
 }

@@ -92,13 +92,24 @@ pub(crate) struct LastGood {
 impl LastGood {
     /// Makes the folder where needed and proves that it can be written.
     pub(crate) fn open(folder: &Path) -> Result<Self, FolderError> {
-        let fault = |source| FolderError { folder: folder.display().to_string(), source };
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(fault)?;
+        let fault = |source| FolderError {
+            folder: folder.display().to_string(),
+            source,
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(fault)?;
         let probe = folder.join(PROBE);
         let file = write_synced(&probe, b"").map_err(fault)?;
         let owner = file.metadata().map_err(fault)?.uid();
         fs::remove_file(&probe).map_err(fault)?;
-        Ok(Self { folder: folder.to_owned(), owner, newest_is_good: false })
+        Ok(Self {
+            folder: folder.to_owned(),
+            owner,
+            newest_is_good: false,
+        })
     }
 
     /// Reads every copy. The caller says with [`LastGood::trust_newest`] whether the newest one
@@ -149,7 +160,8 @@ impl LastGood {
             return Err(Unusable::Owner { owner });
         }
         let mut bytes = Vec::new();
-        file.take(FILE_BYTES_MAX.saturating_add(1)).read_to_end(&mut bytes)?;
+        file.take(FILE_BYTES_MAX.saturating_add(1))
+            .read_to_end(&mut bytes)?;
         if u64::try_from(bytes.len()).is_ok_and(|length| length > FILE_BYTES_MAX) {
             return Err(Unusable::TooLarge);
         }
@@ -160,17 +172,29 @@ impl LastGood {
 /// Creates or empties `path`, readable by this user alone, and returns when `bytes` are on disk.
 fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let mut open = OpenOptions::new();
-    let mut file = open.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut file = open
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     Ok(file)
 }
 
 fn encode(stored: &Stored) -> Vec<u8> {
-    let Stored { epoch, generation, digest, document } = stored;
+    let Stored {
+        epoch,
+        generation,
+        digest,
+        document,
+    } = stored;
     let bytes = document.len();
     let mut text = format!("{FORMAT} {FORMAT_VERSION}\nepoch {epoch}\n");
-    text.push_str(&format!("generation {generation}\ndigest {digest}\ndocument {bytes}\n"));
+    text.push_str(&format!(
+        "generation {generation}\ndigest {digest}\ndocument {bytes}\n"
+    ));
     text.push_str(document);
     text.push('\n');
     let checksum = hex(&Sha256::digest(text.as_bytes()));
@@ -181,7 +205,9 @@ fn encode(stored: &Stored) -> Vec<u8> {
 fn decode(bytes: &[u8]) -> Result<Stored, Unusable> {
     let mut rest = bytes;
     // The format is asked first: a newer build may have another checksum.
-    let version = field(&mut rest, FORMAT)?.parse().map_err(|_| Unusable::Shape)?;
+    let version = field(&mut rest, FORMAT)?
+        .parse()
+        .map_err(|_| Unusable::Shape)?;
     if version != FORMAT_VERSION {
         return Err(Unusable::Format { found: version });
     }
@@ -192,9 +218,13 @@ fn decode(bytes: &[u8]) -> Result<Stored, Unusable> {
         return Err(Unusable::Checksum);
     }
     let epoch = field(&mut rest, "epoch")?.to_owned();
-    let generation = field(&mut rest, "generation")?.parse().map_err(|_| Unusable::Shape)?;
+    let generation = field(&mut rest, "generation")?
+        .parse()
+        .map_err(|_| Unusable::Shape)?;
     let digest = field(&mut rest, "digest")?.to_owned();
-    let length = field(&mut rest, "document")?.parse().map_err(|_| Unusable::Shape)?;
+    let length = field(&mut rest, "document")?
+        .parse()
+        .map_err(|_| Unusable::Shape)?;
     let document = rest.get(..length).ok_or(Unusable::Shape)?;
     if rest.get(length..length.saturating_add(1)) != Some(b"\n")
         || rest.len() != length.saturating_add(1 + TAIL_BYTES)
@@ -202,16 +232,26 @@ fn decode(bytes: &[u8]) -> Result<Stored, Unusable> {
         return Err(Unusable::Shape);
     }
     let document = String::from_utf8(document.to_vec()).map_err(|_| Unusable::Shape)?;
-    Ok(Stored { epoch, generation, digest, document })
+    Ok(Stored {
+        epoch,
+        generation,
+        digest,
+        document,
+    })
 }
 
 /// Takes the line `NAME VALUE` off the front of `rest`.
 fn field<'a>(rest: &mut &'a [u8], name: &str) -> Result<&'a str, Unusable> {
-    let end = rest.iter().position(|byte| *byte == b'\n').ok_or(Unusable::Shape)?;
+    let end = rest
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .ok_or(Unusable::Shape)?;
     let (line, after) = rest.split_at_checked(end).ok_or(Unusable::Shape)?;
     *rest = after.get(1..).unwrap_or_default();
     let line = std::str::from_utf8(line).map_err(|_| Unusable::Shape)?;
-    let value = line.strip_prefix(name).and_then(|line| line.strip_prefix(' '));
+    let value = line
+        .strip_prefix(name)
+        .and_then(|line| line.strip_prefix(' '));
     value.ok_or(Unusable::Shape)
 }
 
@@ -227,7 +267,12 @@ mod tests {
 
     fn stored(generation: u64) -> Stored {
         let document = format!("{{\"schema\":1,\"n\":\"g\u{e9}n\\n{generation}\"}}");
-        Stored { epoch: "e7".to_owned(), generation, digest: "d1".repeat(32), document }
+        Stored {
+            epoch: "e7".to_owned(),
+            generation,
+            digest: "d1".repeat(32),
+            document,
+        }
     }
 
     struct Folder {
@@ -255,7 +300,12 @@ mod tests {
         }
 
         fn generations(&self) -> Vec<u64> {
-            self.last_good.load().usable.iter().map(|stored| stored.generation).collect()
+            self.last_good
+                .load()
+                .usable
+                .iter()
+                .map(|stored| stored.generation)
+                .collect()
         }
     }
 
@@ -280,7 +330,11 @@ mod tests {
         for length in 0..whole.len() {
             fs::write(folder.path(NEWEST), &whole[..length]).unwrap();
             assert_eq!(folder.generations(), [3], "cut at {length}");
-            assert_eq!(folder.last_good.load().discarded.len(), 1, "cut at {length}");
+            assert_eq!(
+                folder.last_good.load().discarded.len(),
+                1,
+                "cut at {length}"
+            );
         }
         let longer = [whole.as_slice(), b"\n"].concat();
         fs::write(folder.path(NEWEST), longer).unwrap();
@@ -307,7 +361,10 @@ mod tests {
         fs::write(folder.path(NEWEST), text.replace("good 1", "good 2")).unwrap();
         let found = folder.last_good.load();
         assert_eq!(found.usable, [stored(3)]);
-        assert!(matches!(found.discarded[0].why, Unusable::Format { found: 2 }));
+        assert!(matches!(
+            found.discarded[0].why,
+            Unusable::Format { found: 2 }
+        ));
     }
 
     #[test]
@@ -344,7 +401,10 @@ mod tests {
     fn files_are_for_this_user_alone() {
         let folder = Folder::with(&[3, 4]);
         for name in [NEWEST, PREVIOUS] {
-            let mode = fs::metadata(folder.path(name)).unwrap().permissions().mode();
+            let mode = fs::metadata(folder.path(name))
+                .unwrap()
+                .permissions()
+                .mode();
             assert_eq!(mode & 0o777, 0o600, "{name}");
         }
     }

@@ -46,44 +46,66 @@ impl Instrument {
     const fn describe(self) -> (&'static str, Kind, &'static str) {
         use Kind::{Counter, Gauge};
         match self {
-            Self::InFlight => {
-                ("bulkhead_compartment_in_flight", Gauge, "Requests that hold a slot.")
-            }
-            Self::Limit => {
-                ("bulkhead_compartment_limit", Gauge, "Slots; absent where unlimited.")
-            }
-            Self::Peak => {
-                ("bulkhead_compartment_peak", Gauge, "Most requests in flight since the start.")
-            }
-            Self::Utilization => {
-                ("bulkhead_compartment_utilization_ratio", Gauge, "In flight by limit.")
-            }
-            Self::Requests => {
-                ("bulkhead_compartment_requests_total", Counter, "Requests by outcome.")
-            }
-            Self::Rejections => {
-                ("bulkhead_compartment_rejections_total", Counter, "Rejections by reason.")
-            }
-            Self::QueueDepth => {
-                ("bulkhead_compartment_queue_depth", Gauge, "Requests that wait for a slot.")
-            }
+            Self::InFlight => (
+                "bulkhead_compartment_in_flight",
+                Gauge,
+                "Requests that hold a slot.",
+            ),
+            Self::Limit => (
+                "bulkhead_compartment_limit",
+                Gauge,
+                "Slots; absent where unlimited.",
+            ),
+            Self::Peak => (
+                "bulkhead_compartment_peak",
+                Gauge,
+                "Most requests in flight since the start.",
+            ),
+            Self::Utilization => (
+                "bulkhead_compartment_utilization_ratio",
+                Gauge,
+                "In flight by limit.",
+            ),
+            Self::Requests => (
+                "bulkhead_compartment_requests_total",
+                Counter,
+                "Requests by outcome.",
+            ),
+            Self::Rejections => (
+                "bulkhead_compartment_rejections_total",
+                Counter,
+                "Rejections by reason.",
+            ),
+            Self::QueueDepth => (
+                "bulkhead_compartment_queue_depth",
+                Gauge,
+                "Requests that wait for a slot.",
+            ),
             Self::LeftQueue => (
                 "bulkhead_compartment_queue_left_total",
                 Counter,
                 "Requests that left while they waited.",
             ),
-            Self::Leaked => {
-                ("bulkhead_permits_leaked_total", Counter, "Permits that outlived their bound.")
-            }
-            Self::Generation => {
-                ("bulkhead_policy_generation", Gauge, "Number of the running policy.")
-            }
-            Self::PolicyAge => {
-                ("bulkhead_policy_age_seconds", Gauge, "Since the running policy was applied.")
-            }
-            Self::ControlConnected => {
-                ("bulkhead_control_connected", Gauge, "1 while the control plane is connected.")
-            }
+            Self::Leaked => (
+                "bulkhead_permits_leaked_total",
+                Counter,
+                "Permits that outlived their bound.",
+            ),
+            Self::Generation => (
+                "bulkhead_policy_generation",
+                Gauge,
+                "Number of the running policy.",
+            ),
+            Self::PolicyAge => (
+                "bulkhead_policy_age_seconds",
+                Gauge,
+                "Since the running policy was applied.",
+            ),
+            Self::ControlConnected => (
+                "bulkhead_control_connected",
+                Gauge,
+                "1 while the control plane is connected.",
+            ),
         }
     }
 }
@@ -109,12 +131,18 @@ fn write_all(page: &mut Text, all: &[Figures], generation: u64, process: Process
         page.sample(Instrument::PolicyAge, &[], age_s)?;
     }
     page.family(Instrument::ControlConnected)?;
-    page.sample(Instrument::ControlConnected, &[], u8::from(process.connected))
+    page.sample(
+        Instrument::ControlConnected,
+        &[],
+        u8::from(process.connected),
+    )
 }
 
 fn compartments(page: &mut Text, all: &[Figures]) -> fmt::Result {
     let sums = |figures: &&Figures| !is_sum(figures);
-    each(page, Instrument::InFlight, all.iter(), |f| f64::from(f.in_flight))?;
+    each(page, Instrument::InFlight, all.iter(), |f| {
+        f64::from(f.in_flight)
+    })?;
     page.family(Instrument::Limit)?;
     for figures in all.iter().filter(sums) {
         if let Some(slots) = figures.limit.slots() {
@@ -122,14 +150,25 @@ fn compartments(page: &mut Text, all: &[Figures]) -> fmt::Result {
             page.sample(Instrument::Limit, &[key, level, ("kind", "nominal")], slots)?;
         }
     }
-    each(page, Instrument::Peak, all.iter().filter(sums), |f| f64::from(f.peak))?;
-    each(page, Instrument::Utilization, all.iter().filter(sums), |f| f.saturation)?;
+    each(page, Instrument::Peak, all.iter().filter(sums), |f| {
+        f64::from(f.peak)
+    })?;
+    each(
+        page,
+        Instrument::Utilization,
+        all.iter().filter(sums),
+        |f| f.saturation,
+    )?;
     page.family(Instrument::Requests)?;
     for figures in all {
         let [key, level] = labels(figures);
         let rejected: u64 = figures.rejected.values().sum();
         for (outcome, count) in [("admitted", figures.admitted), ("rejected", rejected)] {
-            page.sample(Instrument::Requests, &[key, level, ("outcome", outcome)], count)?;
+            page.sample(
+                Instrument::Requests,
+                &[key, level, ("outcome", outcome)],
+                count,
+            )?;
         }
     }
     page.family(Instrument::Rejections)?;
@@ -140,7 +179,9 @@ fn compartments(page: &mut Text, all: &[Figures]) -> fmt::Result {
             page.sample(Instrument::Rejections, &[key, level, reason], count)?;
         }
     }
-    each(page, Instrument::QueueDepth, all.iter(), |f| f64::from(f.queued))?;
+    each(page, Instrument::QueueDepth, all.iter(), |f| {
+        f64::from(f.queued)
+    })?;
     page.family(Instrument::LeftQueue)?;
     for figures in all {
         page.sample(Instrument::LeftQueue, &labels(figures), figures.left_queue)?;
@@ -167,7 +208,10 @@ fn each<'a>(
 
 fn labels(figures: &Figures) -> [(&'static str, &str); 2] {
     let level = figures.level.as_str();
-    [("bulkhead_compartment", &figures.key), ("bulkhead_level", level)]
+    [
+        ("bulkhead_compartment", &figures.key),
+        ("bulkhead_level", level),
+    ]
 }
 
 /// Sums of tenants have no limit, peak or saturation of their own.
@@ -199,7 +243,13 @@ fn folded(all: &[Figures]) -> Vec<Figures> {
         match sums.get_mut(&key) {
             Some(sum) => add(sum, figures),
             None => {
-                sums.insert(key.clone(), Figures { key, ..figures.clone() });
+                sums.insert(
+                    key.clone(),
+                    Figures {
+                        key,
+                        ..figures.clone()
+                    },
+                );
             }
         }
     }
@@ -269,10 +319,19 @@ mod tests {
     use super::*;
     use crate::report::tests::figures;
 
-    const PROCESS: Process = Process { connected: true, policy_age_s: Some(1.5) };
+    const PROCESS: Process = Process {
+        connected: true,
+        policy_age_s: Some(1.5),
+    };
 
     fn page(compartments: Vec<Figures>) -> String {
-        render(&Snapshot { generation: 42, compartments }, PROCESS)
+        render(
+            &Snapshot {
+                generation: 42,
+                compartments,
+            },
+            PROCESS,
+        )
     }
 
     #[test]
@@ -301,7 +360,11 @@ mod tests {
 
     #[test]
     fn each_family_is_declared_once_and_in_one_piece() {
-        let text = page(vec![figures("gateway", 1), figures("route/a", 2), figures("tenant/t", 3)]);
+        let text = page(vec![
+            figures("gateway", 1),
+            figures("route/a", 2),
+            figures("tenant/t", 3),
+        ]);
         let mut seen = Vec::new();
         for line in text.lines() {
             let name = match line.strip_prefix("# TYPE ") {
@@ -318,8 +381,16 @@ mod tests {
 
     #[test]
     fn series_do_not_grow_with_tenants() {
-        let few = page((0..2).map(|n| figures(&format!("tenant/t{n}"), n)).collect());
-        let many = page((0..500).map(|n| figures(&format!("tenant/t{n}"), 1)).collect());
+        let few = page(
+            (0..2)
+                .map(|n| figures(&format!("tenant/t{n}"), n))
+                .collect(),
+        );
+        let many = page(
+            (0..500)
+                .map(|n| figures(&format!("tenant/t{n}"), 1))
+                .collect(),
+        );
         assert_eq!(few.lines().count(), many.lines().count());
         assert!(many.contains(
             "bulkhead_compartment_requests_total{bulkhead_compartment=\"tenant/_other\",\
@@ -329,14 +400,20 @@ mod tests {
 
     #[test]
     fn tenants_of_a_route_are_summed_on_that_route() {
-        let text = page(vec![figures("route/a/tenant/t", 1), figures("route/a/tenant/u", 2)]);
+        let text = page(vec![
+            figures("route/a/tenant/t", 1),
+            figures("route/a/tenant/u", 2),
+        ]);
         assert!(text.contains("\"route/a/tenant/_other\""));
         assert!(!text.contains("tenant/t\"") && !text.contains("tenant/u\""));
     }
 
     #[test]
     fn no_limit_is_shown_where_there_is_none() {
-        let text = page(vec![Figures { limit: Limit::UNLIMITED, ..figures("upstream/u", 1) }]);
+        let text = page(vec![Figures {
+            limit: Limit::UNLIMITED,
+            ..figures("upstream/u", 1)
+        }]);
         assert!(!text.contains("bulkhead_compartment_limit{"));
     }
 

@@ -47,25 +47,42 @@ pub(crate) fn open(
     standing: &Arc<Standing>,
 ) -> Result<PolicySource, SourceError> {
     match source {
-        Source::File(path) => Ok(PolicySource::File(Arc::new(PolicyFile::open(&path, intake)?))),
+        Source::File(path) => Ok(PolicySource::File(Arc::new(PolicyFile::open(
+            &path, intake,
+        )?))),
         Source::Document(loaded) => {
             let digest = wire::document::digest(&loaded.document);
-            let offered = Identity { epoch: String::new(), generation: 1, digest };
+            let offered = Identity {
+                epoch: String::new(),
+                generation: 1,
+                digest,
+            };
             match intake.offer_loaded(offered, loaded) {
                 Answer::Running | Answer::AlreadyThere => Ok(PolicySource::Fixed),
-                Answer::Refused(faults) => {
-                    Err(SourceError::Refused { faults: crate::intake::texts(&faults) })
-                }
+                Answer::Refused(faults) => Err(SourceError::Refused {
+                    faults: crate::intake::texts(&faults),
+                }),
             }
         }
-        Source::ControlPlane { url, token, state_dir } => {
+        Source::ControlPlane {
+            url,
+            token,
+            state_dir,
+        } => {
             let keeper = match &state_dir {
                 Some(folder) => Keeper::open(folder)?,
                 None => Keeper::nowhere(),
             };
             let (own, standing) = (Arc::clone(intake), Arc::clone(standing));
-            let link =
-                Link::new(&url, &token, gateway_id, own, keeper.clone(), reporter, standing)?;
+            let link = Link::new(
+                &url,
+                &token,
+                gateway_id,
+                own,
+                keeper.clone(),
+                reporter,
+                standing,
+            )?;
             keeper.restore(intake);
             if intake.running().is_none() {
                 tracing::warn!(

@@ -43,7 +43,9 @@ impl Reporter {
 
     /// Generation and digest of what runs.
     pub(crate) fn running(&self) -> Option<(u64, String)> {
-        self.live.current().map(|policy| (policy.generation, policy.digest.clone()))
+        self.live
+            .current()
+            .map(|policy| (policy.generation, policy.digest.clone()))
     }
 
     /// Reads every compartment.
@@ -54,20 +56,35 @@ impl Reporter {
         for figures in &mut compartments {
             fill_age(figures, &ages);
         }
-        Snapshot { generation, compartments }
+        Snapshot {
+            generation,
+            compartments,
+        }
     }
 
     /// The same as a message to the control plane.
     pub(crate) fn message(&self) -> proto::Report {
-        let Snapshot { generation, compartments } = self.snapshot();
-        let compartments = chosen(compartments).iter().map(proto::Compartment::from).collect();
-        proto::Report { generation, compartments }
+        let Snapshot {
+            generation,
+            compartments,
+        } = self.snapshot();
+        let compartments = chosen(compartments)
+            .iter()
+            .map(proto::Compartment::from)
+            .collect();
+        proto::Report {
+            generation,
+            compartments,
+        }
     }
 }
 
 /// A core publishes its ages now and then, so they may speak of permits that came back since.
 fn fill_age(figures: &mut Figures, ages: &HashMap<String, u64>) {
-    let age = ages.get(&figures.key).copied().filter(|_| figures.in_flight > 0);
+    let age = ages
+        .get(&figures.key)
+        .copied()
+        .filter(|_| figures.in_flight > 0);
     figures.oldest_permit_ms = age.unwrap_or_default();
 }
 
@@ -81,8 +98,9 @@ const fn is_tenant(level: Level) -> bool {
 /// Every route, upstream and the gateway; of the tenants those that had traffic, busiest first,
 /// up to the bound: a report goes out every second, whatever the number of tenants.
 fn chosen(all: Vec<Figures>) -> Vec<Figures> {
-    let (mut tenants, mut kept): (Vec<_>, Vec<_>) =
-        all.into_iter().partition(|figures| is_tenant(figures.level));
+    let (mut tenants, mut kept): (Vec<_>, Vec<_>) = all
+        .into_iter()
+        .partition(|figures| is_tenant(figures.level));
     tenants.retain(|figures| figures.arrived > 0 || figures.in_flight > 0);
     if tenants.len() > REPORT_TENANTS_MAX {
         tenants.sort_by_key(|figures| std::cmp::Reverse((figures.in_flight, figures.arrived)));
@@ -127,7 +145,13 @@ pub(crate) mod tests {
 
     #[test]
     fn idle_tenants_are_not_reported_and_idle_routes_are() {
-        let all = ["gateway", "route/a", "upstream/u", "tenant/t", "route/a/tenant/t"];
+        let all = [
+            "gateway",
+            "route/a",
+            "upstream/u",
+            "tenant/t",
+            "route/a/tenant/t",
+        ];
         let kept = chosen(all.map(|key| figures(key, 0)).to_vec());
         let keys: Vec<_> = kept.iter().map(|figures| figures.key.as_str()).collect();
         assert_eq!(keys, ["gateway", "route/a", "upstream/u"]);
@@ -136,7 +160,9 @@ pub(crate) mod tests {
     #[test]
     fn the_busiest_tenants_are_reported_up_to_the_bound() {
         let count = u64::try_from(REPORT_TENANTS_MAX).unwrap() + 7;
-        let all = (1..=count).map(|n| figures(&format!("tenant/t{n}"), n)).collect();
+        let all = (1..=count)
+            .map(|n| figures(&format!("tenant/t{n}"), n))
+            .collect();
         let kept = chosen(all);
         assert_eq!(kept.len(), REPORT_TENANTS_MAX);
         assert!(kept.iter().all(|figures| figures.arrived > 7));
@@ -145,7 +171,10 @@ pub(crate) mod tests {
     #[test]
     fn ages_belong_to_permits_that_are_out() {
         let ages = HashMap::from([("route/a".to_owned(), 212)]);
-        let mut out = Figures { in_flight: 1, ..figures("route/a", 5) };
+        let mut out = Figures {
+            in_flight: 1,
+            ..figures("route/a", 5)
+        };
         let mut back = figures("route/a", 5);
         fill_age(&mut out, &ages);
         fill_age(&mut back, &ages);

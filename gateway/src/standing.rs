@@ -56,13 +56,16 @@ impl Standing {
     /// Seconds since the running policy was applied; `None` without one.
     pub(crate) fn policy_age_s(&self, now_us: u64) -> Option<f64> {
         let age_us = now_us.saturating_sub(self.applied_at_us.load(Ordering::Relaxed));
-        self.is_live().then(|| Duration::from_micros(age_us).as_secs_f64())
+        self.is_live()
+            .then(|| Duration::from_micros(age_us).as_secs_f64())
     }
 
     /// Waits for the first policy; false when the time ran out.
     pub(crate) fn wait_live(&self, longest: Duration) -> bool {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.became_live.wait_timeout_while(live, longest, |live| !*live);
+        let waited = self
+            .became_live
+            .wait_timeout_while(live, longest, |live| !*live);
         let (live, _) = waited.unwrap_or_else(PoisonError::into_inner);
         *live
     }
@@ -71,10 +74,16 @@ impl Standing {
     pub(crate) fn why_not_ready(&self) -> Vec<&'static str> {
         let missing = [
             (!self.is_live(), "no policy is live"),
-            (!self.bound.load(Ordering::Acquire), "listeners are not bound"),
+            (
+                !self.bound.load(Ordering::Acquire),
+                "listeners are not bound",
+            ),
             (self.is_draining(), "draining"),
         ];
-        missing.into_iter().filter_map(|(is_so, what)| is_so.then_some(what)).collect()
+        missing
+            .into_iter()
+            .filter_map(|(is_so, what)| is_so.then_some(what))
+            .collect()
     }
 }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use compartment::policy::Fault;
 use http::Uri;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -86,7 +87,10 @@ impl Ended {
     }
 
     fn of_status(status: Status) -> Self {
-        if matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied) {
+        if matches!(
+            status.code(),
+            Code::Unauthenticated | Code::PermissionDenied
+        ) {
             Self::Token(status)
         } else {
             Self::Stream(status)
@@ -111,15 +115,23 @@ pub(crate) struct Link {
 
 /// Where a control plane is, checked.
 pub(crate) fn endpoint(url: &str) -> Result<Endpoint, AddressError> {
-    let shape = || AddressError::Shape { url: url.to_owned() };
+    let shape = || AddressError::Shape {
+        url: url.to_owned(),
+    };
     let uri: Uri = url.parse().map_err(|_| shape())?;
     match uri.scheme_str() {
         Some("http") => {}
-        Some("https") => return Err(AddressError::Tls { url: url.to_owned() }),
+        Some("https") => {
+            return Err(AddressError::Tls {
+                url: url.to_owned(),
+            });
+        }
         _ => return Err(shape()),
     }
     let is_bare = uri.path_and_query().is_none_or(|path| path.as_str() == "/");
-    let plain = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
+    let plain = uri
+        .authority()
+        .is_some_and(|authority| !authority.as_str().contains('@'));
     if !is_bare || !plain {
         return Err(shape());
     }
@@ -201,7 +213,11 @@ impl Link {
     }
 
     fn hello(&self) -> Hello {
-        let Identity { epoch, generation, digest } = self.intake.running().unwrap_or_default();
+        let Identity {
+            epoch,
+            generation,
+            digest,
+        } = self.intake.running().unwrap_or_default();
         Hello {
             gateway_id: self.gateway_id.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -217,13 +233,18 @@ impl Link {
         queue: mpsc::Receiver<FromGateway>,
     ) -> Result<Streaming<ToGateway>, Ended> {
         let mut request = Request::new(ReceiverStream::new(queue));
-        request.metadata_mut().insert("authorization", self.authorization.clone());
+        request
+            .metadata_mut()
+            .insert("authorization", self.authorization.clone());
         let mut client = ControlClient::new(channel)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let answered = tokio::time::timeout(GREETING_TIMEOUT, client.connect(request)).await;
         let stalled = |_| Ended::Stalled;
-        Ok(answered.map_err(stalled)?.map_err(Ended::of_status)?.into_inner())
+        Ok(answered
+            .map_err(stalled)?
+            .map_err(Ended::of_status)?
+            .into_inner())
     }
 
     /// One message of the control plane.
@@ -233,17 +254,22 @@ impl Link {
         outbound: &mpsc::Sender<FromGateway>,
     ) -> Result<(), Ended> {
         // A newer control plane may say what this build does not know.
-        let Some(to_gateway::Message::Policy(push)) = message.message else { return Ok(()) };
+        let Some(to_gateway::Message::Policy(push)) = message.message else {
+            return Ok(());
+        };
         let generation = push.generation;
         let answer = self.apply(push).await;
         let outcome = match answer {
             Answer::Running => proto::answer::Outcome::Running(proto::Running {}),
             Answer::AlreadyThere => proto::answer::Outcome::AlreadyThere(proto::AlreadyThere {}),
             Answer::Refused(faults) => proto::answer::Outcome::Refused(proto::Refused {
-                faults: faults.iter().map(proto::Fault::from).collect(),
+                faults: faults.iter().map(fault_message).collect(),
             }),
         };
-        let answer = proto::Answer { generation, outcome: Some(outcome) };
+        let answer = proto::Answer {
+            generation,
+            outcome: Some(outcome),
+        };
         send(outbound, Message::Answer(answer)).await?;
         self.report(outbound).await
     }
@@ -251,8 +277,17 @@ impl Link {
     /// Parses and applies on a thread of the blocking pool: a policy of 20 MB must not delay the
     /// admin port, which shares this thread.
     async fn apply(&mut self, push: PolicyPush) -> Answer {
-        let PolicyPush { generation, digest, document, epoch } = push;
-        let offered = Identity { epoch, generation, digest };
+        let PolicyPush {
+            generation,
+            digest,
+            document,
+            epoch,
+        } = push;
+        let offered = Identity {
+            epoch,
+            generation,
+            digest,
+        };
         let (intake, keeper) = (Arc::clone(&self.intake), self.keeper.clone());
         let applied = tokio::task::spawn_blocking(move || {
             let answer = intake.offer_text(offered.clone(), &document);
@@ -261,7 +296,9 @@ impl Link {
             }
             answer
         });
-        applied.await.unwrap_or_else(|_| Answer::Refused(vec![crate::intake::broken()]))
+        applied
+            .await
+            .unwrap_or_else(|_| Answer::Refused(vec![crate::intake::broken()]))
     }
 
     /// Saves again what could not be saved.
@@ -278,7 +315,9 @@ impl Link {
             return Ok(());
         };
         // When the last reports wait unread, one more would only be older when it is read.
-        match outbound.try_send(FromGateway { message: Some(Message::Report(report)) }) {
+        match outbound.try_send(FromGateway {
+            message: Some(Message::Report(report)),
+        }) {
             Ok(()) | Err(mpsc::error::TrySendError::Full(_)) => Ok(()),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(Ended::Closed),
         }
@@ -292,7 +331,10 @@ impl Link {
             tracing::debug!(error = %causes(ended), "still not connected to the control plane");
             return;
         }
-        let running = self.intake.running().map_or(0, |running| running.generation);
+        let running = self
+            .intake
+            .running()
+            .map_or(0, |running| running.generation);
         tracing::warn!(
             error = %causes(ended),
             control.address = %self.endpoint.uri(),
@@ -303,11 +345,21 @@ impl Link {
 }
 
 async fn send(outbound: &mpsc::Sender<FromGateway>, message: Message) -> Result<(), Ended> {
-    let message = FromGateway { message: Some(message) };
+    let message = FromGateway {
+        message: Some(message),
+    };
     match tokio::time::timeout(SEND_TIMEOUT, outbound.send(message)).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(Ended::Closed),
         Err(_) => Err(Ended::Stalled),
+    }
+}
+
+fn fault_message(fault: &Fault) -> proto::Fault {
+    proto::Fault {
+        pointer: fault.path.pointer(),
+        value: fault.value.clone(),
+        rule: fault.rule.clone(),
     }
 }
 
