@@ -16,7 +16,9 @@ impl Clock {
     /// Starts at 0.
     #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
     pub(crate) fn start() -> Self {
-        Self { origin: Instant::now() }
+        Self {
+            origin: Instant::now(),
+        }
     }
 
     /// Microseconds since the start.
@@ -39,7 +41,9 @@ pub(crate) fn whole_us(duration: Duration) -> u64 {
 /// Milliseconds of wall-clock time since 1970, for what is written down; never for a bound.
 #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
 pub(crate) fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -52,6 +56,9 @@ mod tests {
         let clock = Clock::start();
         let (first, second) = (clock.now_us(), clock.now_us());
         assert!(first <= second);
-        assert_eq!(clock.instant(7) - clock.instant(2), Duration::from_micros(5));
+        assert_eq!(
+            clock.instant(7) - clock.instant(2),
+            Duration::from_micros(5)
+        );
     }
 }

@@ -58,7 +58,8 @@ pub(crate) struct Connection {
     served: Cell<u32>,
     answer_ended: Cell<bool>,
     old_version: Cell<bool>,
-    last_answer: Cell<bool>,
+    leaving: Cell<bool>,
+    going: Cell<bool>,
     blocked_since_us: Cell<Option<u64>>,
     fate: Cell<Fate>,
     waker: RefCell<Option<Waker>>,
@@ -76,7 +77,8 @@ impl Connection {
             served: Cell::new(0),
             answer_ended: Cell::new(false),
             old_version: Cell::new(false),
-            last_answer: Cell::new(false),
+            leaving: Cell::new(false),
+            going: Cell::new(false),
             blocked_since_us: Cell::new(None),
             fate: Cell::new(Fate::Open),
             waker: RefCell::new(None),
@@ -101,9 +103,14 @@ impl Connection {
         self.protocol.set(protocol);
     }
 
-    /// True when no further request is wanted: every answer says `connection: close`.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.last_answer.get()
+    /// True when every answer says `connection: close`.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.get()
+    }
+
+    /// True when it closes as soon as nothing is running.
+    pub(crate) fn is_going(&self) -> bool {
+        self.going.get()
     }
 
     /// How it ended; read by what is dropped with it.
@@ -122,12 +129,17 @@ impl Connection {
         self.phase.get()
     }
 
-    /// No further request is wanted; the driver looks again.
-    pub(crate) fn close_after_answer(&self) {
-        self.last_answer.set(true);
-        if let Some(waker) = self.waker.borrow().as_ref() {
-            waker.wake_by_ref();
-        }
+    /// Its next answer is its last. An idle connection stays open for one more request: a client
+    /// that has just sent it must not lose it.
+    pub(crate) fn leave(&self) {
+        self.leaving.set(true);
+        self.wake();
+    }
+
+    /// As [`Self::leave`], and an idle connection closes now.
+    pub(crate) fn go(&self) {
+        self.going.set(true);
+        self.leave();
     }
 
     /// Whom to wake when something about the connection changed.
@@ -158,7 +170,7 @@ impl Connection {
         self.answer_ended.set(false);
         self.phase.set(Phase::Busy);
         if self.served.get() >= CONNECTION_REQUESTS_MAX {
-            self.last_answer.set(true);
+            self.leaving.set(true);
         }
         Running(Rc::clone(self))
     }
@@ -205,6 +217,13 @@ impl Connection {
         self.protocol.get() == Protocol::Http2
     }
 
+    /// The driver looks again.
+    fn wake(&self) {
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
     fn enter(&self, phase: Phase) {
         self.phase.set(phase);
         self.since_us.set(None);
@@ -215,6 +234,13 @@ impl Connection {
 #[derive(Debug)]
 #[must_use = "dropping it ends the request"]
 pub(crate) struct Running(Rc<Connection>);
+
+impl Running {
+    /// True when the client must be told not to send another request here.
+    pub(crate) fn is_last_answer(&self) -> bool {
+        self.0.leaving.get() && !self.0.is_http2()
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -229,9 +255,7 @@ impl Drop for Running {
             Protocol::Http1 => connection.answer_ended.set(true),
             Protocol::Http2 => {
                 connection.enter(Phase::Idle);
-                if let Some(waker) = connection.waker.borrow().as_ref() {
-                    waker.wake_by_ref();
-                }
+                connection.wake();
             }
         }
     }

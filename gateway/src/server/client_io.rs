@@ -1,0 +1,123 @@
+//! The client's socket as hyper sees it.
+//!
+//! Separate because three things must be noticed below hyper: that bytes of a head arrived, that
+//! the client does not read, and that hyper answers by itself. It must never shut the socket
+//! down: how a connection ends is decided by its driver.
+
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::clock::Clock;
+use crate::connection::{Connection, Fate};
+
+/// The socket, shared on its thread by hyper and the connection's driver.
+pub(crate) type Socket = Rc<RefCell<TcpStream>>;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ClientIo {
+    socket: Socket,
+    /// Bytes that were read to tell the protocol; hyper reads them first.
+    prefix: Bytes,
+    connection: Rc<Connection>,
+    clock: Clock,
+}
+
+impl ClientIo {
+    pub(crate) fn new(
+        socket: &Socket,
+        prefix: Bytes,
+        connection: &Rc<Connection>,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            socket: Rc::clone(socket),
+            prefix,
+            connection: Rc::clone(connection),
+            clock,
+        }
+    }
+
+    fn written(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &result {
+            Poll::Ready(Ok(_)) => self.connection.write_moved(),
+            Poll::Ready(Err(_)) => self.connection.set_fate(Fate::ClientGone),
+            Poll::Pending if self.connection.blocked_since_us().is_none() => {
+                self.connection.write_blocked(self.clock.now_us());
+            }
+            Poll::Pending => {}
+        }
+        result
+    }
+}
+
+impl AsyncRead for ClientIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.prefix.is_empty() {
+            let length = self.prefix.len().min(buf.remaining());
+            buf.put_slice(&self.prefix.split_to(length));
+            return Poll::Ready(Ok(()));
+        }
+        let (room, before) = (buf.remaining(), buf.filled().len());
+        let mut socket = self.socket.borrow_mut();
+        let result = Pin::new(&mut *socket).poll_read(cx, buf);
+        match &result {
+            Poll::Ready(Ok(())) if buf.filled().len() > before => self.connection.bytes_arrived(),
+            Poll::Ready(Ok(())) if room == 0 => {}
+            Poll::Ready(_) => self.connection.set_fate(Fate::ClientGone),
+            Poll::Pending => {}
+        }
+        result
+    }
+}
+
+impl AsyncWrite for ClientIo {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        // hyper's own answer to a head it cannot read has no document; ours is sent instead.
+        if self.connection.is_between_answers() {
+            return Poll::Ready(Ok(buf.len()));
+        }
+        let result = Pin::new(&mut *self.socket.borrow_mut()).poll_write(cx, buf);
+        self.written(result)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.connection.is_between_answers() {
+            return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
+        }
+        let result = Pin::new(&mut *self.socket.borrow_mut()).poll_write_vectored(cx, bufs);
+        self.written(result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.connection.flushed();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,114 @@
+//! Drives one HTTP/1 connection: hyper, the bounds, and the choice of how it ends.
+//!
+//! Separate from the other protocol because a head, an answer and the connection's end follow one
+//! another here. It must never let an answer of hyper's own reach the client.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use http::{Request, Version};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+
+use super::client_io::{ClientIo, Socket};
+use super::refusal::HeadFault;
+use super::watchdog::{Due, Overdue, Watchdog};
+use super::{Context, End, Serve, answer, linger};
+use crate::connection::{Connection, Fate, Phase};
+
+/// What ended the loop.
+enum Outcome {
+    Finished(hyper::Result<()>),
+    Overdue(Overdue),
+}
+
+pub(super) async fn drive<S: Serve>(
+    socket: &Socket,
+    prefix: Bytes,
+    connection: &Rc<Connection>,
+    context: &Context<S>,
+) -> End {
+    let io = TokioIo::new(ClientIo::new(socket, prefix, connection, context.clock));
+    let service = service_fn(|request: Request<Incoming>| {
+        let running = connection.begin_request(request.version() == Version::HTTP_10);
+        let service = context.service.clone();
+        answer(service.serve(Rc::clone(connection), request), running)
+    });
+    let mut http = context.bounds.http1().serve_connection(io, service);
+    let first_us = context
+        .clock
+        .now_us()
+        .saturating_add(context.bounds.header_timeout_us);
+    let mut watchdog = Watchdog::new(context.clock, &context.bounds, first_us);
+    let mut closing_since_us = None;
+    let (mut told_to_close, mut closed_idle) = (false, false);
+    let outcome = poll_fn(|cx| {
+        connection.remember_waker(cx.waker());
+        loop {
+            if let Poll::Ready(result) = Pin::new(&mut http).poll(cx) {
+                return Poll::Ready(Outcome::Finished(result));
+            }
+            if connection.is_leaving() {
+                closing_since_us.get_or_insert_with(|| context.clock.now_us());
+                if !told_to_close && may_close(connection, socket) {
+                    // Idle: ends now. Busy: the answer says `connection: close`, unless its head
+                    // is out already; then the connection closes after it all the same.
+                    Pin::new(&mut http).graceful_shutdown();
+                    told_to_close = true;
+                    closed_idle = connection.phase() != Phase::Busy;
+                    continue;
+                }
+            }
+            let due = Due::of(connection, &context.bounds, context.clock, closing_since_us);
+            return watchdog.poll(cx, due).map(Outcome::Overdue);
+        }
+    })
+    .await;
+    if let Outcome::Overdue(Overdue::Stalled) = outcome {
+        // Before the exchange is dropped: it counts why it ended.
+        connection.set_fate(Fate::SlowClient);
+    }
+    let unread = http.into_parts().read_buf;
+    match outcome {
+        Outcome::Overdue(overdue) => end_of_overdue(overdue, connection, context),
+        Outcome::Finished(_) if connection.fate() == Fate::ClientGone => End::Quiet,
+        Outcome::Finished(Ok(())) if closed_idle => End::Quiet,
+        Outcome::Finished(Ok(())) => End::Linger,
+        Outcome::Finished(Err(error)) if error.is_parse() && connection.is_between_answers() => {
+            let fault = HeadFault::of(&error, &unread, &context.bounds);
+            End::Answer(context.service.refuse(connection, fault))
+        }
+        // The end of an HTTP/1.0 answer is the end of the connection: only a reset tells that it
+        // was cut. In HTTP/1.1 the missing last chunk or bytes tell.
+        Outcome::Finished(Err(_)) if connection.is_old_version() => End::Reset,
+        Outcome::Finished(Err(_)) => End::Linger,
+    }
+}
+
+/// While a head is arriving hyper would drop it; it is served first. The same for bytes that the
+/// kernel has and hyper has not seen.
+fn may_close(connection: &Connection, socket: &Socket) -> bool {
+    match connection.phase() {
+        Phase::Busy => true,
+        Phase::New | Phase::Idle => {
+            connection.is_going() && linger::is_unread_empty(&socket.borrow())
+        }
+        Phase::Head => false,
+    }
+}
+
+fn end_of_overdue<S: Serve>(
+    overdue: Overdue,
+    connection: &Connection,
+    context: &Context<S>,
+) -> End {
+    match overdue {
+        Overdue::Silent | Overdue::Idle => End::Quiet,
+        Overdue::Head => End::Answer(context.service.refuse(connection, HeadFault::Timeout)),
+        Overdue::Stalled => End::Reset,
+    }
+}

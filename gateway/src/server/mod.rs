@@ -1,0 +1,134 @@
+//! The server side: from an accepted socket to the request path and back.
+//!
+//! Separate from the request path, which it knows only as [`Serve`]. It must never look at what
+//! a request means.
+
+mod accept;
+mod body;
+mod bounds;
+mod census;
+mod client_io;
+mod detect;
+mod http1;
+mod http2;
+mod linger;
+mod listen;
+mod refusal;
+mod tasks;
+#[cfg(test)]
+mod tests;
+mod watchdog;
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, HeaderValue};
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use tokio::net::TcpStream;
+
+pub(crate) use self::accept::{Accepting, Open, Stage, accept_from};
+pub(crate) use self::body::Tracked;
+pub(crate) use self::bounds::Bounds;
+pub(crate) use self::census::Census;
+use self::client_io::Socket;
+pub(crate) use self::listen::Listeners;
+pub(crate) use self::refusal::HeadFault;
+use self::tasks::Contained;
+pub(crate) use self::tasks::Tasks;
+use crate::clock::Clock;
+use crate::connection::{Connection, Protocol, Running};
+
+/// What answers the requests of one thread.
+pub(crate) trait Serve: Clone + 'static {
+    /// The body of an answer.
+    type Body: Body<Data = Bytes, Error: std::error::Error + Send + Sync + 'static> + 'static;
+
+    /// Answers one request; every failure is an answer.
+    fn serve(
+        self,
+        connection: Rc<Connection>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Self::Body>> + 'static;
+
+    /// The document for a head that cannot be read.
+    fn refuse(&self, connection: &Connection, fault: HeadFault) -> Response<Bytes>;
+
+    /// The bounds for a new connection.
+    fn bounds(&self) -> Bounds;
+}
+
+/// What every connection of one thread is given.
+#[derive(Clone, Debug)]
+pub(crate) struct Context<S> {
+    pub(crate) service: S,
+    pub(crate) bounds: Bounds,
+    pub(crate) clock: Clock,
+}
+
+/// Drives one connection to its end.
+pub(crate) async fn drive<S: Serve>(
+    stream: TcpStream,
+    connection: Rc<Connection>,
+    context: Context<S>,
+) {
+    let socket: Socket = Rc::new(RefCell::new(stream));
+    let end = match detect::detect(&socket, &connection, &context).await {
+        Ok((Protocol::Http1, prefix)) => http1::drive(&socket, prefix, &connection, &context).await,
+        Ok((Protocol::Http2, prefix)) => http2::drive(&socket, prefix, &connection, &context).await,
+        Err(end) => end,
+    };
+    // hyper is gone, and its half of the socket with it.
+    if let Ok(socket) = Rc::try_unwrap(socket) {
+        linger::close(socket.into_inner(), end).await;
+    }
+}
+
+/// How a connection ends.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// Close: the other side has closed, or nothing unread can be lost.
+    Quiet,
+    /// An answer is on its way: say no more, and read what still comes until the client is done.
+    Linger,
+    /// Write this answer first, then as above.
+    Answer(Response<Bytes>),
+    /// Reset: what was sent must not look whole, or the client does not read.
+    Reset,
+}
+
+/// The handler panicked; the connection or stream is cut.
+#[derive(Debug)]
+pub(crate) struct HandlerPanicked;
+
+impl fmt::Display for HandlerPanicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the handler of a request panicked")
+    }
+}
+
+impl std::error::Error for HandlerPanicked {}
+
+/// Answers one request and marks it as running until its answer has ended.
+async fn answer<B>(
+    answer: impl Future<Output = Response<B>>,
+    running: Running,
+) -> Result<Response<Tracked<B>>, HandlerPanicked> {
+    match (Contained { task: answer }).await {
+        Ok(mut response) => {
+            if running.is_last_answer() {
+                response
+                    .headers_mut()
+                    .insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(response.map(|body| Tracked::new(body, running)))
+        }
+        Err(_) => {
+            tracing::error!("a request handler panicked; its permits were given back");
+            Err(HandlerPanicked)
+        }
+    }
+}
