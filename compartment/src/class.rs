@@ -5,7 +5,9 @@
 use serde::{Deserialize, Serialize};
 
 /// The class of a request; the lower of its route's and its plan's. Ordered by importance.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
     /// Given up first: kept off the last slots of a compartment.

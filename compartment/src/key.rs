@@ -104,10 +104,27 @@ mod tests {
 
     #[test]
     fn keys_read_as_they_are_written() {
-        for key in ["gateway", "route/a", "upstream/b", "tenant/_unknown", "route/a/tenant/b.c"] {
-            assert_eq!(key.parse::<Key>().map(|k| k.to_string()).as_deref(), Ok(key));
+        for key in [
+            "gateway",
+            "route/a",
+            "upstream/b",
+            "tenant/_unknown",
+            "route/a/tenant/b.c",
+        ] {
+            assert_eq!(
+                key.parse::<Key>().map(|k| k.to_string()).as_deref(),
+                Ok(key)
+            );
         }
-        for bad in ["", "route", "route/", "route/a/", "route/a/b", "gateway/x", "other/a"] {
+        for bad in [
+            "",
+            "route",
+            "route/",
+            "route/a/",
+            "route/a/b",
+            "gateway/x",
+            "other/a",
+        ] {
             assert!(bad.parse::<Key>().is_err(), "{bad}");
         }
     }

@@ -6,17 +6,44 @@
 
 #![warn(missing_docs)]
 
+mod cells;
 mod class;
+mod compartment;
+mod enter;
 mod figures;
+mod hull;
 mod key;
 mod limit;
 mod name;
+mod passage;
+mod permits;
 pub mod policy;
+mod queue;
 mod rejection;
+mod retry_budget;
+mod roster;
+mod route;
+mod share;
+mod spare;
+mod stats;
+mod sync;
+mod tenant;
+mod waiting;
+mod word;
 
+pub use cells::{CELL_CACHE_MAX, CELL_IDLE_US, CELLS_PER_ROUTE_MAX, CellCache};
 pub use class::Class;
+pub use compartment::{Compartment, Permit};
+pub use enter::{Entry, Refusal, enter};
 pub use figures::Figures;
+pub use hull::{Fittings, Hull, tenant_route_limit};
 pub use key::{Key, Level};
 pub use limit::{LIMIT_MAX, Limit, LimitError};
-pub use name::{Name, NameError};
+pub use name::{NAME_BYTES_MAX, Name, NameError};
+pub use passage::{Caller, Lane, Passage};
+pub use permits::Permits;
 pub use rejection::Rejection;
+pub use retry_budget::{RETRIES_ALWAYS, RetryBudget};
+pub use roster::{ABSENT_MAX, ABSENT_US};
+pub use tenant::TenantCompartment;
+pub use waiting::Waiting;

@@ -28,12 +28,26 @@ impl Limit {
 
     /// A finite limit.
     pub const fn new(slots: u32) -> Result<Self, LimitError> {
-        if slots <= LIMIT_MAX { Ok(Self(Some(slots))) } else { Err(LimitError) }
+        if slots <= LIMIT_MAX {
+            Ok(Self(Some(slots)))
+        } else {
+            Err(LimitError)
+        }
     }
 
     /// The number of slots; `None` when unlimited.
     pub const fn slots(self) -> Option<u32> {
         self.0
+    }
+
+    /// The smaller of two.
+    #[must_use]
+    pub const fn tighter(self, other: Self) -> Self {
+        match (self.0, other.0) {
+            (Some(own), Some(theirs)) if own <= theirs => self,
+            (Some(_), None) => self,
+            (_, _) => other,
+        }
     }
 
     /// True when nothing can be admitted.
@@ -90,5 +104,19 @@ mod tests {
         assert_eq!(Limit::new(LIMIT_MAX).map(Limit::slots), Ok(Some(LIMIT_MAX)));
         assert_eq!(Limit::new(LIMIT_MAX + 1), Err(LimitError));
         assert_eq!(Limit::UNLIMITED.to_string(), "unlimited");
+    }
+
+    #[test]
+    fn the_tighter_of_two() {
+        let (two, three) = (Limit(Some(2)), Limit(Some(3)));
+        for (one, other, tighter) in [
+            (two, three, two),
+            (three, two, two),
+            (two, Limit::UNLIMITED, two),
+            (Limit::UNLIMITED, two, two),
+            (Limit::UNLIMITED, Limit::UNLIMITED, Limit::UNLIMITED),
+        ] {
+            assert_eq!(one.tighter(other), tighter);
+        }
     }
 }

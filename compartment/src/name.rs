@@ -26,8 +26,13 @@ pub struct NameError;
 impl Name {
     /// Checks `text`.
     pub fn new(text: &str) -> Result<Self, NameError> {
-        let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
-        let rest = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+        let first = text
+            .bytes()
+            .next()
+            .is_some_and(|b| b.is_ascii_alphanumeric());
+        let rest = text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
         if first && rest && text.len() <= NAME_BYTES_MAX {
             Ok(Self(text.into()))
         } else {
@@ -87,7 +92,17 @@ mod tests {
         for good in ["a", "checkout", "A.b_c-9", "9", &"x".repeat(128)] {
             assert_eq!(Name::new(good).map(String::from), Ok(good.to_owned()));
         }
-        for bad in ["", "_unknown", "-a", ".a", "a/b", "a b", "é", "a\n", &"x".repeat(129)] {
+        for bad in [
+            "",
+            "_unknown",
+            "-a",
+            ".a",
+            "a/b",
+            "a b",
+            "é",
+            "a\n",
+            &"x".repeat(129),
+        ] {
             assert_eq!(Name::new(bad), Err(NameError), "{bad:?}");
         }
     }

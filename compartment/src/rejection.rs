@@ -71,6 +71,11 @@ impl Rejection {
         }
     }
 
+    /// Its place in [`Rejection::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
     /// The reason of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == name)

@@ -1,0 +1,244 @@
+//! One tenant on one route: `route/ID/tenant/ID`.
+//!
+//! Separate because these compartments come and go: made with a tenant's first request on a
+//! route that needs one, removed when idle. A cell leaves only by a compare-and-swap from zero
+//! in flight, under the lock of its shard, so a request that still holds the way to it is told
+//! so and never counts in two places. The locks here are of the cold path alone.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::stats::{Counts, Stats};
+use crate::sync::{Mutex, lock};
+use crate::word::{NoSlot, Word};
+use crate::{Figures, Level, Limit, Name, TenantCompartment};
+
+/// How long a cell stays after its last request.
+pub const CELL_IDLE_US: u64 = 60_000_000;
+/// Most cells of one route that are kept although idle. More exist only while they are in use,
+/// and no more are in use than requests are in flight.
+pub const CELLS_PER_ROUTE_MAX: usize = 10_000;
+/// Most cells that one core remembers the way to.
+pub const CELL_CACHE_MAX: usize = 4096;
+
+const SHARDS: usize = if cfg!(loom) { 1 } else { 8 };
+const CELLS_PER_SHARD_MAX: usize = CELLS_PER_ROUTE_MAX / SHARDS;
+const _: () = assert!(CELLS_PER_SHARD_MAX > 0, "a shard has room for a cell");
+const _: () = assert!(
+    CELL_CACHE_MAX.is_power_of_two(),
+    "a slot is found by a mask"
+);
+
+/// The compartment of one tenant on one route.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    pub(crate) word: Word,
+    pub(crate) stats: Stats,
+    pub(crate) key: Arc<str>,
+}
+
+/// A cell in its shard, with what the last sweep saw.
+#[derive(Debug)]
+struct Lodged {
+    cell: Arc<Cell>,
+    activity: u64,
+    since_us: u64,
+}
+
+type Shard = HashMap<Name, Lodged>;
+
+/// The cells of one route.
+#[derive(Debug)]
+pub(crate) struct TenantCells {
+    /// Never used twice in a process: per-core caches know routes by it.
+    id: u64,
+    route: Name,
+    shards: [Mutex<Shard>; SHARDS],
+    /// Counters of removed cells.
+    idle: Stats,
+    idle_key: Arc<str>,
+}
+
+impl TenantCells {
+    pub(crate) fn new(id: u64, route: Name) -> Self {
+        let idle_key = format!("route/{route}/tenant/_idle").into();
+        let shards = std::array::from_fn(|_| Mutex::new(Shard::new()));
+        Self {
+            id,
+            route,
+            shards,
+            idle: Stats::default(),
+            idle_key,
+        }
+    }
+
+    fn shard(&self, tenant: &Name) -> Option<&Mutex<Shard>> {
+        // A sum is enough: names are the operator's, and a poor spread costs only cold entries.
+        let sum = tenant.as_str().bytes().fold(0_usize, |sum, byte| {
+            sum.wrapping_mul(31).wrapping_add(usize::from(byte))
+        });
+        self.shards.get(sum % SHARDS)
+    }
+
+    /// Enters the cell of `tenant`, known to this core or not; the cell, and the tenant's count
+    /// with this request.
+    pub(crate) fn enter(
+        &self,
+        tenant: &TenantCompartment,
+        limit: Limit,
+        cache: &mut CellCache,
+    ) -> (Arc<Cell>, Result<u32, NoSlot>) {
+        if let Some(cell) = cache.find(self.id, tenant.id) {
+            let entered = cell.word.enter_under(limit);
+            if entered != Err(NoSlot::Retired) {
+                return (Arc::clone(cell), entered);
+            }
+        }
+        let (cell, entered) = self.enter_cold(tenant.name(), limit);
+        cache.remember(self.id, tenant.id, &cell);
+        (cell, entered)
+    }
+
+    /// Entered while the shard is locked, so nobody can retire the cell in between.
+    fn enter_cold(&self, tenant: &Name, limit: Limit) -> (Arc<Cell>, Result<u32, NoSlot>) {
+        let Some(shard) = self.shard(tenant) else {
+            let cell = Arc::new(self.fresh(tenant, limit));
+            let entered = cell.word.enter();
+            return (cell, entered);
+        };
+        let mut shard = lock(shard);
+        if !shard.contains_key(tenant) && shard.len() >= CELLS_PER_SHARD_MAX {
+            self.evict_one(&mut shard);
+        }
+        let lodged = shard.entry(tenant.clone()).or_insert_with(|| Lodged {
+            cell: Arc::new(self.fresh(tenant, limit)),
+            activity: 0,
+            since_us: 0,
+        });
+        let entered = lodged.cell.word.enter_under(limit);
+        (Arc::clone(&lodged.cell), entered)
+    }
+
+    fn fresh(&self, tenant: &Name, limit: Limit) -> Cell {
+        Cell {
+            word: Word::new(limit, 0),
+            stats: Stats::default(),
+            key: format!("route/{}/tenant/{tenant}", self.route).into(),
+        }
+    }
+
+    /// Makes room by removing an idle cell before its time; without one the shard grows by what
+    /// is in flight, which the limits bound.
+    fn evict_one(&self, shard: &mut Shard) {
+        let idle = shard.iter().find(|(_, lodged)| lodged.cell.word.retire());
+        let idle = idle.map(|(name, _)| name.clone());
+        if let Some(gone) = idle.and_then(|name| shard.remove(&name)) {
+            self.fold(&gone.cell);
+        }
+    }
+
+    fn fold(&self, gone: &Cell) {
+        self.idle.fold(&gone.stats.read(&gone.word));
+    }
+
+    /// Removes the cells whose last request ended `CELL_IDLE_US` ago.
+    pub(crate) fn sweep(&self, now_us: u64) {
+        for shard in &self.shards {
+            lock(shard).retain(|_, lodged| {
+                let counts = lodged.cell.stats.read(&lodged.cell.word);
+                let busy = lodged.cell.word.load().in_flight() > 0;
+                if busy || lodged.since_us == 0 || counts.activity() != lodged.activity {
+                    lodged.activity = counts.activity();
+                    lodged.since_us = now_us.max(1);
+                    return true;
+                }
+                let rested = now_us.saturating_sub(lodged.since_us) >= CELL_IDLE_US;
+                if !rested || !lodged.cell.word.retire() {
+                    return true;
+                }
+                self.fold(&lodged.cell);
+                false
+            });
+        }
+    }
+
+    /// Sets the limit of every live cell, as the policy has it now for that tenant.
+    pub(crate) fn resize(&self, limit_of: impl Fn(&Name) -> Option<Limit>) {
+        for shard in &self.shards {
+            for (name, lodged) in lock(shard).iter() {
+                lodged
+                    .cell
+                    .word
+                    .resize(limit_of(name).unwrap_or(Limit::UNLIMITED), 0);
+            }
+        }
+    }
+
+    /// The figures of the live cells, then of `_idle` if any cell was removed.
+    pub(crate) fn figures(&self, each: &mut dyn FnMut(Figures)) {
+        for shard in &self.shards {
+            let cells: Vec<Arc<Cell>> = lock(shard)
+                .values()
+                .map(|lodged| Arc::clone(&lodged.cell))
+                .collect();
+            for cell in cells {
+                each(
+                    cell.stats
+                        .figures(&cell.key, Level::TenantRoute, &cell.word),
+                );
+            }
+        }
+        let nothing = Word::new(Limit::UNLIMITED, 0);
+        if self.idle.read(&nothing) != Counts::default() {
+            each(
+                self.idle
+                    .figures(&self.idle_key, Level::TenantRoute, &nothing),
+            );
+        }
+    }
+}
+
+/// One core's way to the cells it uses, without a lock. A bounded table where a newcomer takes
+/// the place of whoever had it; a stale entry is harmless, because a removed cell says so.
+#[derive(Debug, Default)]
+pub struct CellCache {
+    places: Vec<Option<Known>>,
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    route: u64,
+    tenant: u64,
+    cell: Arc<Cell>,
+}
+
+impl CellCache {
+    /// An empty one. Its table is made with the first entry.
+    pub const fn new() -> Self {
+        Self { places: Vec::new() }
+    }
+
+    fn place(route: u64, tenant: u64) -> usize {
+        let mixed = route.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ tenant;
+        let spread = mixed.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32;
+        usize::try_from(spread).unwrap_or(0) & (CELL_CACHE_MAX - 1)
+    }
+
+    fn find(&self, route: u64, tenant: u64) -> Option<&Arc<Cell>> {
+        let known = self.places.get(Self::place(route, tenant))?.as_ref()?;
+        (known.route == route && known.tenant == tenant).then_some(&known.cell)
+    }
+
+    fn remember(&mut self, route: u64, tenant: u64, cell: &Arc<Cell>) {
+        if self.places.is_empty() {
+            self.places = vec![None; CELL_CACHE_MAX];
+        }
+        if let Some(place) = self.places.get_mut(Self::place(route, tenant)) {
+            *place = Some(Known {
+                route,
+                tenant,
+                cell: Arc::clone(cell),
+            });
+        }
+    }
+}

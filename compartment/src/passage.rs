@@ -1,0 +1,74 @@
+//! What the mechanism needs of its host, and the way of a request through the levels.
+//!
+//! Separate because these are the types that a gateway builds its own routes around. A passage
+//! belongs to one policy and points at live compartments, which outlast it. It must never own a
+//! number that is counted.
+
+use std::sync::Arc;
+
+use crate::compartment::Compartment;
+use crate::policy::Millionths;
+use crate::route::Route;
+use crate::{Class, Limit, TenantCompartment};
+
+/// The host's side of one request: a cheap handle that the permits keep to the end.
+///
+/// It must give the same passage, and the same tenant for the same index, as long as it lives.
+pub trait Lane {
+    /// The way through the levels.
+    fn passage(&self) -> &Passage;
+    /// The tenant of this index, in the order of the policy; after the last one the shared
+    /// unknown tenant. `None`: no such tenant, and then no tenant levels.
+    fn tenant(&self, index: u32) -> Option<&TenantCompartment>;
+    /// Microseconds on a clock that never goes back.
+    fn now_us(&self) -> u64;
+}
+
+/// Who asks, as the host has found out.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// Index into the tenants of the policy; their number means the shared unknown tenant.
+    pub tenant: Option<u32>,
+    /// The lower class of route and plan.
+    pub class: Class,
+    /// The tighter of the route's `tenant_limit` and the plan's limit on this route.
+    pub route_limit: Option<Limit>,
+}
+
+/// One route's way through the levels under one policy.
+#[derive(Clone, Debug)]
+pub struct Passage {
+    pub(crate) route: Arc<Route>,
+    pub(crate) upstream: Arc<Compartment>,
+    pub(crate) gateway: Arc<Compartment>,
+    pub(crate) class_reserve: u32,
+    pub(crate) queue_max: u32,
+    pub(crate) share: Option<Millionths>,
+}
+
+impl Passage {
+    /// The route's own compartment.
+    pub fn route(&self) -> &Compartment {
+        &self.route.slots
+    }
+
+    /// The compartment of the dependency.
+    pub fn upstream(&self) -> &Compartment {
+        &self.upstream
+    }
+
+    /// The ceiling of the process.
+    pub fn gateway(&self) -> &Compartment {
+        &self.gateway
+    }
+
+    /// Requests that wait for a slot of the route now.
+    pub fn queued(&self) -> u32 {
+        self.route.slots.stats.queued()
+    }
+
+    /// The spare slots that all routes borrow from: limit and used.
+    pub fn spare(&self) -> (u32, u32) {
+        self.route.spare().read()
+    }
+}

@@ -1,0 +1,125 @@
+//! Proof of admission: what a request holds of the five levels.
+//!
+//! Separate because its drop is the only way back. Whatever was taken is given back in the
+//! reverse order, the ceiling first: so the ceiling never counts more than the routes do, and
+//! a route's guarantee always finds room below it. It must never offer a `release`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::cells::Cell;
+use crate::passage::Lane;
+
+/// One request's slots on every level; given back on drop, on unwinding too. Not `Clone`: one
+/// entry, one proof.
+#[must_use = "dropping the permits gives them back"]
+pub struct Permits<L: Lane> {
+    pub(crate) lane: L,
+    /// The tenant whose slot is held.
+    pub(crate) tenant: Option<u32>,
+    /// The tenant's cell on the route, where a slot is held.
+    pub(crate) cell: Option<Arc<Cell>>,
+    pub(crate) route: bool,
+    pub(crate) upstream: bool,
+    pub(crate) gateway: bool,
+    /// When every level had admitted; `None` before that.
+    since_us: Option<u64>,
+}
+
+impl<L: Lane> Permits<L> {
+    pub(crate) const fn none(lane: L) -> Self {
+        Self {
+            lane,
+            tenant: None,
+            cell: None,
+            route: false,
+            upstream: false,
+            gateway: false,
+            since_us: None,
+        }
+    }
+
+    /// The host's handle.
+    pub fn lane(&self) -> &L {
+        &self.lane
+    }
+
+    /// How long the permits have been held at `now_us`.
+    pub fn held_us(&self, now_us: u64) -> u64 {
+        self.since_us
+            .map_or(0, |since_us| now_us.saturating_sub(since_us))
+    }
+
+    /// Every level has admitted: now, and only now, it counts on each.
+    pub(crate) fn count_admitted(&mut self) {
+        self.since_us = Some(self.lane.now_us());
+        let passage = self.lane.passage();
+        if let Some(tenant) = self.tenant.and_then(|index| self.lane.tenant(index)) {
+            tenant.used().stats.admit(tenant.in_flight());
+        }
+        if let Some(cell) = &self.cell {
+            cell.stats.admit(cell.word.load().in_flight());
+        }
+        for level in [&passage.route.slots, &*passage.upstream, &*passage.gateway] {
+            level.stats.admit(level.in_flight());
+        }
+    }
+
+    /// The tenant levels hold slots for a request that is not decided yet.
+    pub(crate) fn tenant_pending(&self, pending: bool) {
+        let tenant = self.tenant.and_then(|index| self.lane.tenant(index));
+        let stats = [
+            tenant.map(|tenant| &tenant.used().stats),
+            self.cell.as_deref().map(|cell| &cell.stats),
+        ];
+        for stats in stats.into_iter().flatten() {
+            if pending {
+                stats.begin_pending();
+            } else {
+                stats.end_pending();
+            }
+        }
+    }
+}
+
+impl<L: Lane> Drop for Permits<L> {
+    fn drop(&mut self) {
+        let held_us = self
+            .since_us
+            .map(|since_us| self.lane.now_us().saturating_sub(since_us));
+        let passage = self.lane.passage();
+        for (held, level) in [
+            (self.gateway, &passage.gateway),
+            (self.upstream, &passage.upstream),
+        ] {
+            if held {
+                held_us.inspect(|held_us| level.stats.complete(*held_us));
+                level.word.0.leave();
+            }
+        }
+        if self.route {
+            held_us.inspect(|held_us| passage.route.slots.stats.complete(*held_us));
+            passage.route.leave();
+        }
+        if let Some(cell) = &self.cell {
+            held_us.inspect(|held_us| cell.stats.complete(*held_us));
+            cell.word.leave();
+        }
+        if let Some(tenant) = self.tenant.and_then(|index| self.lane.tenant(index)) {
+            held_us.inspect(|held_us| tenant.used().stats.complete(*held_us));
+            tenant.word.leave();
+        }
+    }
+}
+
+impl<L: Lane> fmt::Debug for Permits<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permits")
+            .field("tenant", &self.tenant)
+            .field("cell", &self.cell.as_ref().map(|cell| &cell.key))
+            .field("route", &self.route)
+            .field("upstream", &self.upstream)
+            .field("gateway", &self.gateway)
+            .finish_non_exhaustive()
+    }
+}

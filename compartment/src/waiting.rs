@@ -1,0 +1,160 @@
+//! A request that waits for a slot of its route.
+//!
+//! Separate because it is the only part that has a future: the host polls it, and its timer is
+//! the host's. It holds the tenant permits all the while and tries the rest when its turn comes.
+//! A waiter that goes in the instant it was granted gives the slot on; none is lost or doubled.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::enter::Refusal;
+use crate::passage::Lane;
+use crate::permits::Permits;
+use crate::queue::{Ticket, Turn};
+use crate::{Level, Limit, Rejection};
+
+/// A place in a route's line. Dropping it leaves the line.
+#[must_use = "dropping it leaves the line"]
+pub struct Waiting<L: Lane> {
+    /// `None` after the wait has ended.
+    place: Option<Place<L>>,
+    key: Arc<str>,
+}
+
+struct Place<L: Lane> {
+    permits: Permits<L>,
+    ticket: Ticket,
+}
+
+impl<L: Lane> Waiting<L> {
+    pub(crate) fn new(permits: Permits<L>, ticket: Ticket) -> Self {
+        let key = Arc::clone(permits.lane().passage().route().key());
+        permits.tenant_pending(true);
+        Self {
+            place: Some(Place { permits, ticket }),
+            key,
+        }
+    }
+
+    /// Ends the wait for a reason of the host's: it takes too long, or would. `Ok` when the turn
+    /// came in that very instant.
+    pub fn give_up(mut self, why: Rejection) -> Result<Permits<L>, Refusal> {
+        match self.place.take() {
+            Some(place) => place.give_up(why),
+            // The future was polled to its end before: nothing is held, nothing counts.
+            None => Err(Refusal {
+                rejection: why,
+                level: Level::Route,
+                key: Arc::clone(&self.key),
+                limit: Limit::UNLIMITED,
+                drain_us: 0,
+            }),
+        }
+    }
+}
+
+impl<L: Lane> Place<L> {
+    fn withdraw(&self) -> Turn {
+        self.permits.lane().passage().route.withdraw(&self.ticket)
+    }
+
+    fn give_up(self, why: Rejection) -> Result<Permits<L>, Refusal> {
+        match self.withdraw() {
+            Turn::Waiting => {
+                let refusal = self.permits.refuse(Level::Route, why);
+                drop(self.end(false));
+                Err(refusal)
+            }
+            turn @ (Turn::Granted | Turn::NoSpare | Turn::Closed) => self.settle(turn),
+        }
+    }
+
+    /// The turn has come: what the other levels say now is the answer. A refusal elsewhere is
+    /// counted there, and here as one who left the line.
+    fn settle(mut self, turn: Turn) -> Result<Permits<L>, Refusal> {
+        let refused = match turn {
+            Turn::Granted => {
+                self.permits.route = true;
+                let word = self.permits.lane().passage().route.word().load();
+                self.permits.finish(word.left()).err()
+            }
+            Turn::NoSpare => Some(self.permits.no_spare()),
+            Turn::Closed | Turn::Waiting => {
+                Some(self.permits.refuse(Level::Route, Rejection::Closed))
+            }
+        };
+        let elsewhere = refused
+            .as_ref()
+            .is_some_and(|refusal| refusal.level != Level::Route);
+        let permits = self.end(elsewhere);
+        match refused {
+            None => Ok(permits),
+            Some(refusal) => Err(refusal),
+        }
+    }
+
+    /// The waiter is no longer one. Its end was counted before, so that no arrival is missing
+    /// from the sum at any time.
+    fn end(self, left: bool) -> Permits<L> {
+        let stats = &self.permits.lane().passage().route.slots.stats;
+        if left {
+            stats.leave_queue();
+        }
+        if self.permits.route {
+            stats.end_pending();
+        }
+        stats.end_queue();
+        self.permits.tenant_pending(false);
+        self.permits
+    }
+
+    /// Gone without an answer: the client left, or the host is unwinding.
+    fn abandon(mut self) {
+        self.permits.route = self.withdraw() == Turn::Granted;
+        drop(self.end(true));
+    }
+}
+
+impl<L: Lane> Future for Waiting<L> {
+    type Output = Result<Permits<L>, Refusal>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(place) = &self.place else {
+            return Poll::Pending;
+        };
+        let route = &place.permits.lane().passage().route;
+        match route.await_turn(&place.ticket, context.waker()) {
+            Turn::Waiting => Poll::Pending,
+            turn @ (Turn::Granted | Turn::NoSpare | Turn::Closed) => match self.place.take() {
+                Some(place) => Poll::Ready(place.settle(turn)),
+                None => Poll::Pending,
+            },
+        }
+    }
+}
+
+/// Nothing in it is ever pinned in place.
+impl<L: Lane> Unpin for Waiting<L> {}
+
+impl<L: Lane> Drop for Waiting<L> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.abandon();
+        }
+    }
+}
+
+impl<L: Lane> fmt::Debug for Waiting<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiting")
+            .field("key", &self.key)
+            .field(
+                "turn",
+                &self.place.as_ref().map(|place| place.ticket.turn()),
+            )
+            .finish_non_exhaustive()
+    }
+}
