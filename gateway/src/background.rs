@@ -14,8 +14,9 @@ use crate::admin::{self, Admin};
 use crate::intake::Intake;
 use crate::policy_source::PolicySource;
 
-/// Threads for work that takes long: applying a policy, reading every compartment, the disk.
-const BLOCKING_THREADS_MAX: usize = 4;
+/// Threads for work that takes long: applying a policy, reading every compartment, the disk, and
+/// looking up the name of the control plane, where a dead resolver holds several for half a minute.
+const BLOCKING_THREADS_MAX: usize = 16;
 
 /// Owns the thread; dropping it stops the thread and waits until it has ended.
 #[derive(Debug)]
