@@ -1,3 +1,61 @@
 //! The binary `bulkhead`.
+//!
+//! Separate from everything it starts: it reads the command line and passes on. It must never do
+//! the work of a command.
 
-fn main() {}
+mod args;
+mod args_tools;
+mod check;
+mod clock;
+mod demo;
+mod duration;
+mod error;
+mod log;
+mod nearest;
+mod output;
+mod ready;
+mod remote;
+mod roles;
+mod settings;
+mod signals;
+mod size;
+mod tools;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::{Cli, Command};
+use crate::error::{Failure, exit};
+
+fn main() -> ExitCode {
+    let code = match run(Cli::parse().command) {
+        Ok(()) => exit::FINE,
+        Err(failure) => {
+            failure.report();
+            failure.exit_code()
+        }
+    };
+    ExitCode::from(code)
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Up(args) => roles::up(&args),
+        Command::Gateway(args) => roles::gateway(&args),
+        Command::ControlPlane(args) => roles::control_plane(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Size(args) => size::run(&args),
+        Command::Apply(args) => remote::apply(&args),
+        Command::Diff(args) => remote::diff(&args),
+        Command::Export(args) => remote::export(&args),
+        Command::History(args) => remote::history(&args),
+        Command::Rollback(args) => remote::rollback(&args),
+        Command::Get(args) => remote::get(&args),
+        Command::Health(args) => tools::health(&args),
+        Command::Token(args) => tools::token(&args.command),
+        Command::Version => tools::version(),
+        Command::Completion { shell } => tools::completion(shell),
+    }
+}

@@ -1,0 +1,131 @@
+//! The command line of the tools: clients of the API and the offline ones.
+//!
+//! Separate from the long-running commands because nothing here is a setting: a tool takes flags
+//! and, for server and token, two variables. It must never take a secret that has no variable.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::args::Format;
+
+/// Which control plane, as whom, and in which form.
+#[derive(Debug, Args)]
+pub(crate) struct ClientArgs {
+    /// The control plane, or BULKHEAD_SERVER [default: http://127.0.0.1:8081]
+    #[arg(long, value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// An API token; better in BULKHEAD_TOKEN, which no list of processes shows
+    #[arg(long, value_name = "TOKEN", hide_default_value = true)]
+    pub(crate) token: Option<String>,
+    /// How data is printed
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    /// The policy: .toml, .json, .yaml or .yml; - reads TOML from standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Return only when every connected gateway runs it [default span: 30s]
+    #[arg(long, value_name = "SPAN", num_args = 0..=1, default_missing_value = "30s",
+          require_equals = true, value_parser = span)]
+    pub(crate) wait: Option<std::time::Duration>,
+    /// Why, for the history
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) comment: Option<String>,
+    /// Check at the control plane, store nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// The policy: .toml, .json, .yaml or .yml; - reads TOML from standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RollbackArgs {
+    /// The generation to restore; it becomes a new one
+    pub(crate) generation: u64,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// What to list
+    pub(crate) what: Listed,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+/// What `get` can list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Listed {
+    Compartments,
+    Gateways,
+    Tenants,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HealthArgs {
+    /// For example http://127.0.0.1:9901/readyz
+    pub(crate) url: String,
+    /// Longest wait
+    #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = span)]
+    pub(crate) timeout: std::time::Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    #[command(subcommand)]
+    pub(crate) command: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Print what stands for an API key in a policy (`api_keys`)
+    Hash {
+        /// The key; without it, read from standard input, which no list of processes shows
+        key: Option<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The policy: .toml, .json, .yaml or .yml
+    pub(crate) file: PathBuf,
+    /// How faults and findings are printed
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Play it once, print the verdict and the figures, exit 1 if isolation failed
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Length of one play in seconds: a quarter healthy, half slow, a quarter after
+    #[arg(long, value_name = "N", default_value_t = 40,
+          value_parser = clap::value_parser!(u64).range(12..=3600))]
+    pub(crate) seconds: u64,
+    /// How the figures of --once are printed
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Format,
+    /// Where the live page is served
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
+    pub(crate) dashboard: std::net::SocketAddr,
+}
+
+/// A span of time of a flag.
+fn span(text: &str) -> Result<std::time::Duration, String> {
+    crate::duration::parse(text).ok_or_else(|| format!("must be {}", crate::duration::RULE))
+}

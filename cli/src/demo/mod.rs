@@ -1,0 +1,100 @@
+//! `bulkhead demo`: the traced collapse, contained, beside the same traffic without compartments.
+//!
+//! Separate because it is the product's claim in one command: real gateways, real sockets, one
+//! open-loop schedule for both. It must never treat the two gateways differently but in limits.
+
+mod figures;
+mod live;
+mod report;
+mod scenario;
+mod stage;
+mod traffic;
+mod upstreams;
+mod verdict;
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use figures::Measured;
+use scenario::{Mode, Play};
+use traffic::Call;
+use upstreams::Upstreams;
+
+use crate::args::Format;
+use crate::args_tools::DemoArgs;
+use crate::clock;
+use crate::error::{Failure, exit};
+use crate::{log, output};
+
+/// What the demo logs of its gateways: the figures are on standard output.
+const LOG_FILTER: &str = "error";
+
+pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
+    let _log = log::start(LOG_FILTER)?;
+    let play = Play::of_seconds(args.seconds);
+    if args.once {
+        once(play, args.output)
+    } else {
+        live::run(play, args.dashboard)
+    }
+}
+
+/// Plays once, says what was seen, exits 1 when isolation failed.
+fn once(play: Play, format: Format) -> Result<(), Failure> {
+    let upstreams = Upstreams::start()?;
+    let urls = upstreams.urls();
+    let raise = |mode: Mode| stage::gateway(gateway::Source::Document(mode.policy(&urls)?), mode);
+    let (with, without) = (raise(Mode::With)?, raise(Mode::Without)?);
+    if output::person_reads_errors() {
+        output::complain(&format!(
+            "playing {} s: a quarter healthy, half slow, a quarter after",
+            play.length.as_secs()
+        ));
+    }
+    let start = clock::now() + stage::CURTAIN;
+    let at = |running: &gateway::Running| running.listen().first().copied();
+    let (calls_with, calls_without) = std::thread::scope(|scope| {
+        let one = scope.spawn(|| collect(at(&with), play, start));
+        let other = scope.spawn(|| collect(at(&without), play, start));
+        stage::conduct(&upstreams, play, start);
+        (joined(one), joined(other))
+    });
+    let measured = (
+        Measured::of(&calls_with?, play),
+        Measured::of(&calls_without?, play),
+    );
+    let left = stage::left_in_flight(&with)?;
+    with.stop();
+    without.stop();
+    let checks = verdict::judge(&measured.0, &measured.1, left);
+    match format {
+        Format::Json => {
+            output::print_json(&report::document(play, &measured.0, &measured.1, &checks))?;
+        }
+        Format::Table => output::print(&report::text(&measured.0, &measured.1, &checks))?,
+    }
+    if checks.iter().all(|check| check.held) {
+        Ok(())
+    } else {
+        Err(Failure::Said(exit::TROUBLE))
+    }
+}
+
+fn collect(gateway: Option<SocketAddr>, play: Play, start: Instant) -> Result<Vec<Call>, Failure> {
+    let Some(gateway) = gateway else {
+        return Err(Failure::Answer(
+            "the demo's gateway listens nowhere".to_owned(),
+        ));
+    };
+    let mut calls = Vec::new();
+    traffic::play(gateway, play, start, |call| {
+        calls.push(call);
+        true
+    })?;
+    Ok(calls)
+}
+
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Failure> {
+    let ended = Failure::Answer("the demo's clients ended early".to_owned());
+    thread.join().unwrap_or(Err(ended))
+}

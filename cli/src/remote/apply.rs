@@ -1,0 +1,234 @@
+//! `bulkhead apply`: makes a file the newest generation, and waits until it runs.
+//!
+//! Separate because it is the one tool with two steps after the change: who runs it, who refused.
+//! It must never overwrite a generation that it has not seen.
+
+use std::time::Duration;
+
+use control_plane::document;
+use http::{Method, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::client::{Client, refusal};
+use super::load_policy;
+use crate::args::Format;
+use crate::args_tools::ApplyArgs;
+use crate::error::{Failure, exit};
+use crate::output::{self, printable};
+
+/// How often the gateways are asked whether they run it.
+const ASK_PERIOD: Duration = Duration::from_millis(50);
+
+pub(crate) fn run(args: &ApplyArgs) -> Result<(), Failure> {
+    // Checked here first: only here do faults have line numbers.
+    let loaded = load_policy(&args.file)?;
+    let client = Client::new(&args.client);
+    let stored = client.policy()?;
+    let etag = stored
+        .as_ref()
+        .map_or("\"0\"", |stored| stored.etag.as_str());
+    let answer = put(&client, args, etag, document::to_json(&loaded.document))?;
+    if answer.status == StatusCode::PRECONDITION_FAILED {
+        return Err(moved_on(&client, etag));
+    }
+    if !answer.status.is_success() {
+        return Err(refusal(&answer));
+    }
+    let said = client.parsed(&answer)?;
+    report(args, &said)?;
+    let generation = said.get("generation").and_then(Value::as_u64);
+    match (args.wait, generation) {
+        (Some(longest), Some(generation)) if !args.dry_run => wait(&client, generation, longest),
+        _ => Ok(()),
+    }
+}
+
+fn put(
+    client: &Client,
+    args: &ApplyArgs,
+    etag: &str,
+    body: String,
+) -> Result<super::http::Answer, Failure> {
+    let mut query = Vec::new();
+    if args.dry_run {
+        query.push("dry_run=true".to_owned());
+    }
+    if let Some(comment) = &args.comment {
+        query.push(format!("comment={}", encoded(comment)));
+    }
+    let query = if query.is_empty() {
+        String::new()
+    } else {
+        format!("?{}", query.join("&"))
+    };
+    let headers = vec![(header::IF_MATCH, etag.to_owned())];
+    client.call(Method::PUT, &format!("/policy{query}"), headers, Some(body))
+}
+
+/// Percent-encodes everything but the plain letters.
+fn encoded(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// Somebody was quicker: both versions, and what to do.
+fn moved_on(client: &Client, etag: &str) -> Failure {
+    let ours = etag.trim_start_matches("W/").trim_matches('"');
+    let theirs = client
+        .policy()
+        .ok()
+        .flatten()
+        .map(|stored| stored.generation);
+    let theirs = theirs.as_deref().unwrap_or("a newer one");
+    Failure::Answer(format!(
+        "nothing applied: generation {ours} was the newest when this began, now it is {theirs}; \
+         look at `bulkhead diff` and apply again"
+    ))
+}
+
+fn report(args: &ApplyArgs, said: &Value) -> Result<(), Failure> {
+    if args.client.output == Format::Json {
+        return output::print_json(said);
+    }
+    let generation = said
+        .get("generation")
+        .map_or_else(String::new, ToString::to_string);
+    let mut text = if args.dry_run {
+        "nothing stored (--dry-run): the policy would be accepted\n".to_owned()
+    } else {
+        format!("generation {generation}\n")
+    };
+    for finding in said
+        .get("findings")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        text.push_str(&finding_line(finding));
+    }
+    output::print(&text)
+}
+
+/// One finding of the API: `warning L5 routes[0].compartment.queue: …`.
+pub(super) fn finding_line(finding: &Value) -> String {
+    let part = |name: &str| finding.get(name).and_then(Value::as_str).map(printable);
+    let words = ["severity", "rule", "path", "message"];
+    let said: Vec<String> = words.iter().filter_map(|name| part(name)).collect();
+    format!("{}\n", said.join(" "))
+}
+
+/// Asks until every connected gateway runs the generation, one refuses it, or time is up.
+fn wait(client: &Client, generation: u64, longest: Duration) -> Result<(), Failure> {
+    let end = crate::clock::now() + longest;
+    loop {
+        let gateways = client.json(Method::GET, "/gateways")?;
+        let connected: Vec<&Value> = gateways
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|gateway| gateway.get("connected") == Some(&json!(true)))
+            .collect();
+        if connected.is_empty() {
+            output::complain(
+                "no gateway is connected: stored, and sent to the first that connects",
+            );
+            return Ok(());
+        }
+        let refusing: Vec<_> = connected
+            .iter()
+            .filter(|g| refused_it(g, generation))
+            .collect();
+        if !refusing.is_empty() {
+            for gateway in refusing {
+                output::complain(&refusal_of(gateway));
+            }
+            return Err(Failure::Said(exit::TROUBLE));
+        }
+        let behind = connected
+            .iter()
+            .filter(|gateway| !runs(gateway, generation))
+            .count();
+        if behind == 0 {
+            return Ok(());
+        }
+        if crate::clock::now() >= end {
+            return Err(Failure::Answer(format!(
+                "generation {generation} is stored, but {behind} of {} gateways do not run it \
+                 after {longest:?}",
+                connected.len()
+            )));
+        }
+        std::thread::sleep(ASK_PERIOD);
+    }
+}
+
+fn number(gateway: &Value, name: &str) -> u64 {
+    gateway.get(name).and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn runs(gateway: &Value, generation: u64) -> bool {
+    number(gateway, "generation") >= generation
+}
+
+/// A refusal of an older generation says nothing about this one.
+fn refused_it(gateway: &Value, generation: u64) -> bool {
+    let refused = gateway.get("refused").filter(|refused| !refused.is_null());
+    let state = gateway.get("state").and_then(Value::as_str);
+    let of = refused.map_or(0, |refused| number(refused, "generation"));
+    state == Some("refused") && (of == generation || of == 0) && !runs(gateway, generation)
+}
+
+fn refusal_of(gateway: &Value) -> String {
+    let id = gateway.get("id").and_then(Value::as_str).unwrap_or("?");
+    let mut text = format!("gateway {} refused it", printable(id));
+    let refused = gateway.get("refused").cloned().unwrap_or(Value::Null);
+    for list in ["faults", "errors"] {
+        for fault in refused
+            .get(list)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            let part = |name: &str| fault.get(name).and_then(Value::as_str).unwrap_or_default();
+            let path = [part("path"), part("pointer")].concat();
+            let rule = [part("rule"), part("detail"), part("message")].concat();
+            text.push_str(&format!("\n{}: {}", printable(&path), printable(&rule)));
+        }
+    }
+    if let Some(reason) = refused.get("reason").and_then(Value::as_str) {
+        text.push_str(&format!(": {}", printable(reason)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_refusal_of_this_generation_counts() {
+        let gateway = |generation, of| {
+            json!({"id": "g", "connected": true, "generation": generation, "state": "refused",
+                   "refused": {"generation": of, "faults": [{"path": "a.b", "rule": "must"}]}})
+        };
+        assert!(refused_it(&gateway(3, 4), 4));
+        assert!(!refused_it(&gateway(3, 2), 4), "an older refusal");
+        assert!(!refused_it(&gateway(4, 4), 4), "runs it");
+        assert_eq!(
+            refusal_of(&gateway(3, 4)),
+            "gateway g refused it\na.b: must"
+        );
+    }
+
+    #[test]
+    fn comments_survive_the_query() {
+        assert_eq!(encoded("a b&c=ü"), "a%20b%26c%3D%C3%BC");
+    }
+}

@@ -1,0 +1,203 @@
+//! A client of the control plane's API: server, token, and answers that are no success.
+//!
+//! Separate so that every tool reports a refusal in the same words. It must never print its token.
+
+use std::time::Duration;
+
+use control_plane::document::{self, Syntax};
+use control_plane::policy::Value as Document;
+use http::{Method, StatusCode, header};
+use serde_json::Value;
+
+use crate::args_tools::ClientArgs;
+use crate::error::Failure;
+use crate::output::printable;
+use crate::remote::http::{Answer, Ask, ask};
+use crate::settings;
+
+const SERVER_DEFAULT: &str = "http://127.0.0.1:8081";
+/// Longest wait for one answer.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// Faults of a refusal that are printed.
+const FAULTS_SHOWN_MAX: usize = 100;
+
+/// One control plane.
+pub(super) struct Client {
+    base: String,
+    token: Option<String>,
+}
+
+/// What the store holds.
+pub(super) struct Stored {
+    pub(super) generation: String,
+    pub(super) etag: String,
+    pub(super) document: Document,
+}
+
+impl Client {
+    pub(super) fn new(args: &ClientArgs) -> Self {
+        let (server, token) = settings::client(&settings::of_this_process());
+        let base = args
+            .server
+            .clone()
+            .or(server)
+            .unwrap_or_else(|| SERVER_DEFAULT.to_owned());
+        let token = args.token.clone().or(token);
+        Self {
+            base: base.trim_end_matches('/').to_owned(),
+            token,
+        }
+    }
+
+    /// One call; the path begins behind `/api/v1`.
+    pub(super) fn call(
+        &self,
+        method: Method,
+        path: &str,
+        mut headers: Vec<(http::HeaderName, String)>,
+        body: Option<String>,
+    ) -> Result<Answer, Failure> {
+        if let Some(token) = &self.token {
+            headers.push((header::AUTHORIZATION, format!("Bearer {token}")));
+        }
+        if body.is_some() {
+            headers.push((header::CONTENT_TYPE, "application/json".to_owned()));
+        }
+        // The control plane checks the origin of every change.
+        let url = format!("{}/api/v1{path}", self.base);
+        ask(Ask {
+            method,
+            url: &url,
+            headers,
+            body,
+            longest: ANSWER_MAX,
+        })
+    }
+
+    /// A call that must succeed, read as JSON.
+    pub(super) fn json(&self, method: Method, path: &str) -> Result<Value, Failure> {
+        let answer = self.call(method, path, Vec::new(), None)?;
+        if !answer.status.is_success() {
+            return Err(refusal(&answer));
+        }
+        self.parsed(&answer)
+    }
+
+    /// The body of an answer as JSON.
+    pub(super) fn parsed(&self, answer: &Answer) -> Result<Value, Failure> {
+        serde_json::from_slice(&answer.body).map_err(|_| {
+            Failure::Answer(format!(
+                "{} answered with something else than JSON",
+                self.base
+            ))
+        })
+    }
+
+    /// The newest policy; `None` when the store is empty.
+    pub(super) fn policy(&self) -> Result<Option<Stored>, Failure> {
+        let answer = self.call(Method::GET, "/policy", Vec::new(), None)?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        if !answer.status.is_success() {
+            return Err(refusal(&answer));
+        }
+        let strange = || {
+            Failure::Answer(format!(
+                "{} answered with something else than a policy",
+                self.base
+            ))
+        };
+        let etag = answer
+            .headers
+            .get(header::ETAG)
+            .and_then(|value| value.to_str().ok());
+        let etag = etag.ok_or_else(strange)?.to_owned();
+        let text = std::str::from_utf8(&answer.body).map_err(|_| strange())?;
+        let document = document::value_of(text, Syntax::Json).map_err(|_| strange())?;
+        let generation = etag.trim_start_matches("W/").trim_matches('"').to_owned();
+        Ok(Some(Stored {
+            generation,
+            etag,
+            document,
+        }))
+    }
+}
+
+/// What an answer that is no success says, with every fault on a line of its own.
+pub(super) fn refusal(answer: &Answer) -> Failure {
+    let status = answer.status;
+    let problem: Value = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
+    let text = |name: &str| problem.get(name).and_then(Value::as_str).map(printable);
+    let said = text("detail").or_else(|| text("title"));
+    let mut out = match (said, status) {
+        (_, StatusCode::UNAUTHORIZED) => {
+            "the control plane does not know this token; set BULKHEAD_TOKEN or --token".to_owned()
+        }
+        (Some(said), _) => format!("{said} ({})", status.as_u16()),
+        (None, _) => format!("the control plane answered {status}"),
+    };
+    let faults = problem.get("errors").and_then(Value::as_array);
+    for fault in faults.into_iter().flatten().take(FAULTS_SHOWN_MAX) {
+        let part = |name: &str| fault.get(name).and_then(Value::as_str).unwrap_or_default();
+        let path = path_of(part("pointer"));
+        out.push_str(&format!(
+            "\n{}: {}",
+            printable(&path),
+            printable(part("detail"))
+        ));
+    }
+    Failure::Answer(out)
+}
+
+/// `/routes/0/compartment/limit` as people write it: `routes[0].compartment.limit`.
+fn path_of(pointer: &str) -> String {
+    let mut path = String::new();
+    for step in pointer.split('/').skip(1) {
+        let step = step.replace("~1", "/").replace("~0", "~");
+        if !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit()) {
+            path.push_str(&format!("[{step}]"));
+        } else {
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(&step);
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, body: &str) -> Answer {
+        Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: http::HeaderMap::new(),
+            body: body.to_owned().into(),
+        }
+    }
+
+    #[test]
+    fn faults_are_paths_again() {
+        let body = r#"{"title":"policy refused","errors":[
+            {"pointer":"/routes/0/compartment/limit","detail":"-1: must be…"},
+            {"pointer":"/tenants/a~1b/limit","detail":"\u001b[31m"}]}"#;
+        assert_eq!(
+            refusal(&answer(422, body)).to_string(),
+            "policy refused (422)\nroutes[0].compartment.limit: -1: must be…\n\
+             tenants.a/b.limit: \\u{1b}[31m"
+        );
+    }
+
+    #[test]
+    fn answers_that_are_no_problem_document_have_their_status() {
+        assert!(refusal(&answer(502, "<html>")).to_string().contains("502"));
+        assert!(
+            refusal(&answer(401, ""))
+                .to_string()
+                .contains("BULKHEAD_TOKEN")
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! `bulkhead history` and `rollback`: the numbered generations of the policy.
+//!
+//! Separate because both are about what was. They must never delete a generation: going back makes
+//! a new one.
+
+use http::Method;
+use serde_json::Value;
+
+use super::apply::finding_line;
+use super::client::Client;
+use crate::args::Format;
+use crate::args_tools::{ClientArgs, RollbackArgs};
+use crate::error::Failure;
+use crate::output::{self, Side, Table};
+
+pub(crate) fn list(args: &ClientArgs) -> Result<(), Failure> {
+    let said = Client::new(args).json(Method::GET, "/generations")?;
+    if args.output == Format::Json {
+        return output::print_json(&said);
+    }
+    let mut table = Table::new(&[
+        ("generation", Side::Right),
+        ("when", Side::Left),
+        ("who", Side::Left),
+        ("comment", Side::Left),
+    ]);
+    for generation in said.as_array().into_iter().flatten() {
+        table.row(vec![
+            cell(generation, &["generation"]),
+            cell(generation, &["created_at", "at", "when"]),
+            cell(generation, &["author", "who"]),
+            cell(generation, &["comment"]),
+        ]);
+    }
+    output::print(&table.text())
+}
+
+/// The first of these fields that is there, as text.
+pub(super) fn cell(row: &Value, names: &[&str]) -> String {
+    let found = names
+        .iter()
+        .find_map(|name| row.get(name).filter(|value| !value.is_null()));
+    match found {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    }
+}
+
+pub(crate) fn rollback(args: &RollbackArgs) -> Result<(), Failure> {
+    let client = Client::new(&args.client);
+    let path = format!("/generations/{}/restore", args.generation);
+    let said = client.json(Method::POST, &path)?;
+    if args.client.output == Format::Json {
+        return output::print_json(&said);
+    }
+    let generation = said
+        .get("generation")
+        .map_or_else(String::new, ToString::to_string);
+    let mut text = format!("generation {generation}, the same as {}\n", args.generation);
+    for finding in said
+        .get("findings")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        text.push_str(&finding_line(finding));
+    }
+    output::print(&text)
+}

@@ -1,0 +1,79 @@
+//! Clients of the control plane's API: `apply`, `diff`, `export`, `history`, `rollback`, `get`.
+//!
+//! Separate from the roles: these run, say something and end. They must never read the store of a
+//! control plane by another door than its API.
+
+mod apply;
+mod client;
+mod diff;
+mod get;
+mod history;
+pub(crate) mod http;
+
+pub(crate) use apply::run as apply;
+pub(crate) use diff::{export, run as diff};
+pub(crate) use get::run as get;
+pub(crate) use history::{list as history, rollback};
+
+use std::io::Read as _;
+use std::path::Path;
+
+use control_plane::document::{self, LoadError, Loaded, Syntax};
+
+use crate::error::Failure;
+
+/// Largest policy file that is read: what the contract allows and one byte, so that a longer one
+/// is noticed.
+const POLICY_BYTES_MAX: u64 = 32 * 1024 * 1024 + 1;
+
+/// The text of a policy file and the form it is in. `-` is standard input, in TOML.
+pub(crate) fn read_policy(path: &Path) -> Result<(String, Syntax), Failure> {
+    let unreadable = |source| Failure::unreadable(path, source);
+    let mut bytes = Vec::new();
+    if path == Path::new("-") {
+        std::io::stdin()
+            .lock()
+            .take(POLICY_BYTES_MAX)
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
+    } else {
+        let file = std::fs::File::open(path).map_err(unreadable)?;
+        file.take(POLICY_BYTES_MAX)
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
+    }
+    let syntax = if path == Path::new("-") {
+        Syntax::Toml
+    } else {
+        Syntax::of_path(path)
+    };
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let line = error
+            .as_bytes()
+            .iter()
+            .take(at)
+            .filter(|byte| **byte == b'\n')
+            .count();
+        let faults = format!("line {}: not UTF-8", line.saturating_add(1));
+        Failure::Refused {
+            path: path.to_owned(),
+            faults,
+        }
+    })?;
+    Ok((text, syntax))
+}
+
+/// A policy file, parsed and checked.
+pub(crate) fn load_policy(path: &Path) -> Result<Loaded, Failure> {
+    let (text, syntax) = read_policy(path)?;
+    document::load(&text, syntax).map_err(|error| refused(path, &error))
+}
+
+/// A policy file that is none.
+pub(crate) fn refused(path: &Path, error: &LoadError) -> Failure {
+    Failure::Refused {
+        path: path.to_owned(),
+        faults: error.to_string(),
+    }
+}

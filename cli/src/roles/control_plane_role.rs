@@ -1,0 +1,113 @@
+//! `bulkhead control-plane`: store, API and dashboard alone.
+//!
+//! Separate because gateways connect to it from elsewhere, so they need a token that is known on
+//! both sides. It must never serve the traffic of clients.
+
+use std::path::{Path, PathBuf};
+
+use super::{Start, default_dashboard};
+use crate::args::ControlPlaneArgs;
+use crate::error::Failure;
+use crate::output;
+use crate::ready::Ready;
+use crate::signals::Event;
+
+/// The folder of the store, unless told otherwise.
+const DATA_DIR_DEFAULT: &str = "./bulkhead-data";
+
+pub(crate) fn run(args: &ControlPlaneArgs) -> Result<(), Failure> {
+    let start = Start::new(args.flags(), args.common.config.clone())?;
+    if start.secrets.gateway_token.is_none() {
+        tracing::warn!("BULKHEAD_GATEWAY_TOKEN is not set: no gateway can connect");
+    }
+    let control_plane = control_plane::start(config(&start, None)?)?;
+    let dashboard = control_plane.dashboard();
+    if output::person_reads_errors() {
+        output::complain(&format!("dashboard and API on http://{dashboard}"));
+        output::complain(how_to_sign_in(&start));
+    }
+    start.ready(&Ready {
+        pid: std::process::id(),
+        gateway: Vec::new(),
+        dashboard: Some(dashboard),
+        admin: None,
+    })?;
+    while let Ok(event) = start.events.recv() {
+        match event {
+            Event::Drain => break,
+            Event::Reload => tracing::info!("nothing to read again: the policy is in the store"),
+        }
+    }
+    control_plane.stop();
+    Ok(())
+}
+
+/// The control plane's configuration, for this role and for `up`.
+pub(super) fn config(
+    start: &Start,
+    import_document: Option<control_plane::document::Loaded>,
+) -> Result<control_plane::Config, Failure> {
+    let settings = &start.settings;
+    let database_url = match settings.text("database_url") {
+        Some(url) => url.to_owned(),
+        None => database_in(
+            &settings
+                .path("data_dir")
+                .unwrap_or_else(|| DATA_DIR_DEFAULT.into()),
+        )?,
+    };
+    Ok(control_plane::Config {
+        database_url,
+        dashboard: settings.address("dashboard", default_dashboard()),
+        no_login: settings.switch("no_login"),
+        admin_token: start.secrets.admin_token.clone(),
+        gateway_token: start.secrets.gateway_token.clone(),
+        import: settings.path("policy"),
+        import_document,
+        behind_tls_proxy: settings.switch("behind_tls_proxy"),
+    })
+}
+
+/// Makes the folder, and tries to write into it: what fails here is one line, what fails later
+/// would be a half-made store.
+fn database_in(folder: &Path) -> Result<String, Failure> {
+    let unwritable = |source| Failure::Unwritable {
+        path: folder.to_owned(),
+        source,
+    };
+    std::fs::create_dir_all(folder).map_err(unwritable)?;
+    restrict(folder).map_err(unwritable)?;
+    let probe = folder.join(format!(".writable-{}", std::process::id()));
+    std::fs::write(&probe, b"").map_err(unwritable)?;
+    std::fs::remove_file(&probe).map_err(unwritable)?;
+    let file: PathBuf = folder.join("bulkhead.db");
+    let text = file
+        .to_str()
+        .ok_or_else(|| unwritable(std::io::Error::other("the name of the folder is not UTF-8")))?;
+    Ok(format!("sqlite://{text}"))
+}
+
+/// The store holds key digests and an audit trail: nobody else's business.
+fn restrict(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let mode = std::fs::metadata(folder)?.permissions().mode();
+    // A folder that somebody opened on purpose (a mounted volume) may not be ours to change.
+    drop(std::fs::set_permissions(
+        folder,
+        std::fs::Permissions::from_mode(mode & 0o770),
+    ));
+    Ok(())
+}
+
+/// How to get past the sign-in page.
+pub(super) fn how_to_sign_in(start: &Start) -> &'static str {
+    if start.settings.switch("no_login") {
+        "sign-in is off (--no-login): whoever can connect from this machine may change limits"
+    } else if start.secrets.admin_token.is_some() {
+        "sign in with the token in BULKHEAD_ADMIN_TOKEN"
+    } else {
+        "nobody can sign in yet: set BULKHEAD_ADMIN_TOKEN (32 characters or more), or say \
+         --no-login while the dashboard is on loopback"
+    }
+}

@@ -1,0 +1,69 @@
+//! The long-running commands: `up`, `gateway`, `control-plane`.
+//!
+//! Separate from the tools because these have settings, a log, signals and a ready file. What they
+//! share is here. It must never decide about a request or a policy.
+
+mod control_plane_role;
+mod gateway_role;
+mod quick;
+mod serving;
+mod up;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
+
+pub(crate) use control_plane_role::run as control_plane;
+pub(crate) use gateway_role::run as gateway;
+pub(crate) use up::run as up;
+
+use crate::error::Failure;
+use crate::log::{self, Log};
+use crate::ready;
+use crate::settings::{Flags, Secrets, Settings, of_this_process};
+use crate::signals::{self, Event};
+
+/// What every role starts from: its settings and secrets, its log, its signals.
+struct Start {
+    settings: Settings,
+    secrets: Secrets,
+    events: Receiver<Event>,
+    /// Writes the last lines when dropped.
+    _log: Log,
+}
+
+impl Start {
+    fn new(flags: Flags, config: Option<PathBuf>) -> Result<Self, Failure> {
+        let variables = of_this_process();
+        let settings = Settings::gather(flags, config, &variables)?;
+        let secrets = Secrets::gather(&variables)?;
+        let log = log::start(settings.text("log").unwrap_or(log::DEFAULT_FILTER))?;
+        for warning in &settings.warnings {
+            tracing::warn!("{warning}");
+        }
+        let events = signals::catch()?;
+        if let Some(path) = settings.path("ready_file") {
+            ready::clear(&path);
+        }
+        Ok(Self {
+            settings,
+            secrets,
+            events,
+            _log: log,
+        })
+    }
+
+    /// Writes the ready file, when one is asked for.
+    fn ready(&self, ready: &ready::Ready) -> Result<(), Failure> {
+        self.settings
+            .path("ready_file")
+            .map_or(Ok(()), |path| ready::write(&path, ready))
+    }
+}
+
+const LOOPBACK: [u8; 4] = [127, 0, 0, 1];
+
+/// Where the dashboard listens unless told otherwise.
+fn default_dashboard() -> SocketAddr {
+    (LOOPBACK, 8081).into()
+}

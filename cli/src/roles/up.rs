@@ -1,0 +1,96 @@
+//! `bulkhead up`: control plane, dashboard and one gateway in one process.
+//!
+//! Separate because the gateway dials the control plane beside it like any other: what works here
+//! works apart. It must never give the two a way to each other that a network would not have.
+
+use super::{Start, control_plane_role, quick, serving};
+use crate::args::UpArgs;
+use crate::error::Failure;
+use crate::output;
+use crate::ready::Ready;
+
+/// The name of the gateway in this process. One store has at most one of them.
+const ID: &str = "up";
+
+pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
+    let start = Start::new(args.flags(), args.common.config.clone())?;
+    let quick = quick::policy(&start.settings)?;
+    let nothing = quick.is_none() && start.settings.text("policy").is_none();
+    let control_plane = control_plane::start(control_plane_role::config(&start, quick)?)?;
+    let result = beside(&start, &control_plane, nothing);
+    control_plane.stop();
+    result
+}
+
+/// The gateway's whole life; the control plane outlives it, so that the pages show the drain.
+fn beside(
+    start: &Start,
+    control_plane: &control_plane::Running,
+    nothing: bool,
+) -> Result<(), Failure> {
+    let dashboard = control_plane.dashboard();
+    let source = gateway::Source::ControlPlane {
+        url: format!("http://{}", reachable(dashboard)),
+        token: control_plane.gateway_token().clone(),
+        // The store is in this process; a second copy could only be older.
+        state_dir: None,
+    };
+    let config = serving::config(&start.settings, source, Some(ID.to_owned()));
+    let drain_timeout = config.drain_timeout;
+    let gateway = gateway::start(config)?;
+    greet(start, &gateway, dashboard, nothing);
+    let ready = Ready {
+        pid: std::process::id(),
+        gateway: gateway.listen(),
+        dashboard: Some(dashboard),
+        admin: Some(gateway.admin()),
+    };
+    let served = serving::serve(&gateway, &start.events, drain_timeout, || {
+        start.ready(&ready)
+    });
+    gateway.stop();
+    served
+}
+
+/// An address that listens on all interfaces is dialled by loopback.
+fn reachable(dashboard: std::net::SocketAddr) -> std::net::SocketAddr {
+    let ip = match dashboard.ip() {
+        ip if !ip.is_unspecified() => ip,
+        std::net::IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+        std::net::IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+    };
+    (ip, dashboard.port()).into()
+}
+
+fn greet(
+    start: &Start,
+    gateway: &gateway::Running,
+    dashboard: std::net::SocketAddr,
+    nothing: bool,
+) {
+    let listen: Vec<_> = gateway
+        .listen()
+        .iter()
+        .map(|at| format!("http://{at}"))
+        .collect();
+    let next = format!("bulkhead apply --server http://{dashboard} -f policy.toml");
+    if output::person_reads_errors() {
+        output::complain(&format!("gateway    {}", listen.join("  ")));
+        output::complain(&format!("dashboard  http://{dashboard}"));
+        output::complain(&format!("admin      http://{}", gateway.admin()));
+        output::complain(control_plane_role::how_to_sign_in(start));
+    } else {
+        tracing::info!(
+            gateway = listen.join(" "),
+            dashboard = %dashboard,
+            admin = %gateway.admin(),
+            "started"
+        );
+    }
+    if nothing && !gateway.wait_live(std::time::Duration::from_millis(300)) {
+        tracing::warn!(
+            "no policy is live yet, so every request is answered 503 or 404; next: `{next}`, or \
+             start again with --policy FILE, or with --upstream URL --limit N"
+        );
+    }
+}
