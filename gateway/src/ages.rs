@@ -90,6 +90,9 @@ mod tests {
         assert!(oldest["route/a"] >= 3, "{oldest:?}");
         one.publish(HashMap::new());
         two.publish(said("route/b", u64::MAX));
-        assert_eq!(board.oldest_permits_ms(), HashMap::from([("route/b".to_owned(), 0)]));
+        assert_eq!(
+            board.oldest_permits_ms(),
+            HashMap::from([("route/b".to_owned(), 0)])
+        );
     }
 }
