@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::clock::Clock;
-use crate::metrics;
+use crate::metrics::{self, Folded, Process};
 use crate::report::Reporter;
 use crate::standing::Standing;
 
@@ -114,24 +114,31 @@ impl Admin {
     }
 
     fn render(&self, is_metrics: bool) -> Page {
-        let snapshot = self.reporter.snapshot();
         if is_metrics {
-            let process = metrics::Process {
-                connected: self.standing.is_connected(),
-                policy_age_s: self.standing.policy_age_s(self.clock.now_us()),
-            };
-            let mut page = text(StatusCode::OK, metrics::render(&snapshot, process));
-            let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-            page.headers_mut().insert(CONTENT_TYPE, kind);
-            return page;
+            return self.metrics();
         }
-        match serde_json::to_string(&snapshot) {
+        match serde_json::to_string(&self.reporter.snapshot()) {
             Ok(body) => json(body),
             Err(_) => text(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "cannot be written\n".to_owned(),
             ),
         }
+    }
+
+    fn metrics(&self) -> Page {
+        let process = Process {
+            connected: self.standing.is_connected(),
+            policy_age_s: self.standing.policy_age_s(self.clock.now_us()),
+        };
+        let mut folded = Folded::default();
+        self.reporter.each(&mut |figures| folded.take(figures));
+        let body = metrics::render(self.reporter.generation(), folded, process);
+        page(
+            StatusCode::OK,
+            "text/plain; version=0.0.4; charset=utf-8",
+            body,
+        )
     }
 }
 

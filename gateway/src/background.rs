@@ -7,8 +7,10 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::MissedTickBehavior;
 
 use crate::admin::{self, Admin};
 use crate::intake::Intake;
@@ -17,6 +19,8 @@ use crate::policy_source::PolicySource;
 /// Threads for work that takes long: applying a policy, reading every compartment, the disk, and
 /// looking up the name of the control plane, where a dead resolver holds several for half a minute.
 const BLOCKING_THREADS_MAX: usize = 16;
+/// How often compartments that nobody needs any more are looked for.
+const SWEEP_PERIOD: Duration = Duration::from_secs(5);
 
 /// Owns the thread; dropping it stops the thread and waits until it has ended.
 #[derive(Debug)]
@@ -47,9 +51,10 @@ impl Background {
         let (reloaded, stopped) = (Arc::clone(&reload), Arc::clone(&stop));
         let run = move || {
             runtime.block_on(async {
-                // Neither of the first two ends; the last one ends both, between two steps.
+                // None of the first three ends; the last one ends them, between two steps.
                 tokio::select! {
-                    () = source.follow(intake, reloaded) => {}
+                    () = source.follow(Arc::clone(&intake), reloaded) => {}
+                    () = sweep(intake) => {}
                     () = admin::serve(listener, admin) => {}
                     () = stopped.notified() => {}
                 }
@@ -68,6 +73,18 @@ impl Background {
     /// Looks at the source again. Several calls before it does count as one.
     pub(crate) fn reload(&self) {
         self.reload.notify_one();
+    }
+}
+
+/// Tidies the hull on its period, for ever.
+async fn sweep(intake: Arc<Intake>) {
+    let mut period = tokio::time::interval(SWEEP_PERIOD);
+    period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        period.tick().await;
+        let intake = Arc::clone(&intake);
+        // A panic inside is reported by the panic hook; the next period tries again.
+        let _swept = tokio::task::spawn_blocking(move || intake.sweep()).await;
     }
 }
 

@@ -71,6 +71,11 @@ impl Intake {
         self.offer(offered, |_| Ok(loaded))
     }
 
+    /// Lets go of compartments that no policy names and no request holds any more.
+    pub(crate) fn sweep(&self) {
+        self.live.hull().sweep(self.clock.now_us());
+    }
+
     fn offer<F>(&self, offered: Identity, load: F) -> Answer
     where
         F: FnOnce(&Identity) -> Result<Loaded, Vec<Fault>>,

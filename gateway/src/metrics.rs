@@ -8,8 +8,6 @@ use std::fmt::{self, Display, Write};
 
 use compartment::{Figures, Level};
 
-use crate::report::Snapshot;
-
 /// What is known of the process beside its compartments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Process {
@@ -111,15 +109,13 @@ impl Instrument {
 }
 
 /// The whole page.
-pub(crate) fn render(snapshot: &Snapshot, process: Process) -> String {
+pub(crate) fn render(generation: u64, all: Folded, process: Process) -> String {
     let mut page = Text(String::new());
-    let figures = folded(&snapshot.compartments);
-    let mut text = String::new();
     // Writing to a string cannot fail.
-    if write_all(&mut page, &figures, snapshot.generation, process).is_ok() {
-        text = page.0;
+    match write_all(&mut page, &all.all(), generation, process) {
+        Ok(()) => page.0,
+        Err(fmt::Error) => String::new(),
     }
-    text
 }
 
 fn write_all(page: &mut Text, all: &[Figures], generation: u64, process: Process) -> fmt::Result {
@@ -224,37 +220,35 @@ const fn is_sum(figures: &Figures) -> bool {
 
 /// Gateway, routes and upstreams as they are; all tenants as `tenant/_other`, and all tenants of
 /// one route as `route/ID/tenant/_other`.
-fn folded(all: &[Figures]) -> Vec<Figures> {
-    let mut kept = Vec::new();
-    let mut sums: BTreeMap<String, Figures> = BTreeMap::new();
-    for figures in all {
+#[derive(Debug, Default)]
+pub(crate) struct Folded {
+    kept: Vec<Figures>,
+    sums: BTreeMap<String, Figures>,
+}
+
+impl Folded {
+    pub(crate) fn take(&mut self, figures: Figures) {
         let key = match figures.level {
-            Level::Route | Level::Upstream | Level::Gateway => {
-                kept.push(figures.clone());
-                continue;
-            }
+            Level::Route | Level::Upstream | Level::Gateway => return self.kept.push(figures),
             Level::Tenant => "tenant/_other".to_owned(),
             // `route/ID/tenant/ID`: no name has a slash in it.
             Level::TenantRoute => match figures.key.rsplit_once('/') {
                 Some((before, _)) => format!("{before}/_other"),
-                None => continue,
+                None => return,
             },
         };
-        match sums.get_mut(&key) {
-            Some(sum) => add(sum, figures),
+        match self.sums.get_mut(&key) {
+            Some(sum) => add(sum, &figures),
             None => {
-                sums.insert(
-                    key.clone(),
-                    Figures {
-                        key,
-                        ..figures.clone()
-                    },
-                );
+                self.sums.insert(key.clone(), Figures { key, ..figures });
             }
         }
     }
-    kept.extend(sums.into_values());
-    kept
+
+    fn all(mut self) -> Vec<Figures> {
+        self.kept.extend(self.sums.into_values());
+        self.kept
+    }
 }
 
 fn add(sum: &mut Figures, figures: &Figures) {
@@ -325,13 +319,11 @@ mod tests {
     };
 
     fn page(compartments: Vec<Figures>) -> String {
-        render(
-            &Snapshot {
-                generation: 42,
-                compartments,
-            },
-            PROCESS,
-        )
+        let mut folded = Folded::default();
+        compartments
+            .into_iter()
+            .for_each(|figures| folded.take(figures));
+        render(42, folded, PROCESS)
     }
 
     #[test]
