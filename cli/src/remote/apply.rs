@@ -9,7 +9,7 @@ use control_plane::document;
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::client::{Client, refusal};
+use super::client::{Client, path_of, refusal};
 use super::load_policy;
 use crate::args::Format;
 use crate::args_tools::ApplyArgs;
@@ -24,12 +24,10 @@ pub(crate) fn run(args: &ApplyArgs) -> Result<(), Failure> {
     let loaded = load_policy(&args.file)?;
     let client = Client::new(&args.client);
     let stored = client.policy()?;
-    let etag = stored
-        .as_ref()
-        .map_or("\"0\"", |stored| stored.etag.as_str());
-    let answer = put(&client, args, etag, document::to_json(&loaded.document))?;
+    let body = document::to_json(&loaded.document);
+    let answer = put(&client, args, &stored.etag, body)?;
     if answer.status == StatusCode::PRECONDITION_FAILED {
-        return Err(moved_on(&client, etag));
+        return Err(moved_on(&client, &stored.generation));
     }
     if !answer.status.is_success() {
         return Err(refusal(&answer));
@@ -79,13 +77,8 @@ fn encoded(text: &str) -> String {
 }
 
 /// Somebody was quicker: both versions, and what to do.
-fn moved_on(client: &Client, etag: &str) -> Failure {
-    let ours = etag.trim_start_matches("W/").trim_matches('"');
-    let theirs = client
-        .policy()
-        .ok()
-        .flatten()
-        .map(|stored| stored.generation);
+fn moved_on(client: &Client, ours: &str) -> Failure {
+    let theirs = client.policy().ok().map(|stored| stored.generation);
     let theirs = theirs.as_deref().unwrap_or("a newer one");
     Failure::Answer(format!(
         "nothing applied: generation {ours} was the newest when this began, now it is {theirs}; \
@@ -102,6 +95,8 @@ fn report(args: &ApplyArgs, said: &Value) -> Result<(), Failure> {
         .map_or_else(String::new, ToString::to_string);
     let mut text = if args.dry_run {
         "nothing stored (--dry-run): the policy would be accepted\n".to_owned()
+    } else if said.get("stored") == Some(&json!(false)) {
+        format!("generation {generation} has this policy already\n")
     } else {
         format!("generation {generation}\n")
     };
@@ -188,22 +183,16 @@ fn refused_it(gateway: &Value, generation: u64) -> bool {
 fn refusal_of(gateway: &Value) -> String {
     let id = gateway.get("id").and_then(Value::as_str).unwrap_or("?");
     let mut text = format!("gateway {} refused it", printable(id));
-    let refused = gateway.get("refused").cloned().unwrap_or(Value::Null);
-    for list in ["faults", "errors"] {
-        for fault in refused
-            .get(list)
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
-            let part = |name: &str| fault.get(name).and_then(Value::as_str).unwrap_or_default();
-            let path = [part("path"), part("pointer")].concat();
-            let rule = [part("rule"), part("detail"), part("message")].concat();
-            text.push_str(&format!("\n{}: {}", printable(&path), printable(&rule)));
-        }
-    }
-    if let Some(reason) = refused.get("reason").and_then(Value::as_str) {
-        text.push_str(&format!(": {}", printable(reason)));
+    let faults = gateway
+        .get("refused")
+        .and_then(|refused| refused.get("errors"));
+    for fault in faults.and_then(Value::as_array).into_iter().flatten() {
+        let part = |name: &str| fault.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (path, value, rule) = (path_of(part("pointer")), part("value"), part("detail"));
+        text.push_str(&format!(
+            "\n{}",
+            printable(&format!("{path} = {value}: {rule}"))
+        ));
     }
     text
 }
@@ -216,14 +205,15 @@ mod tests {
     fn only_a_refusal_of_this_generation_counts() {
         let gateway = |generation, of| {
             json!({"id": "g", "connected": true, "generation": generation, "state": "refused",
-                   "refused": {"generation": of, "faults": [{"path": "a.b", "rule": "must"}]}})
+                   "refused": {"generation": of, "errors": [
+                       {"pointer": "/routes/0/id", "value": "x", "detail": "must"}]}})
         };
         assert!(refused_it(&gateway(3, 4), 4));
         assert!(!refused_it(&gateway(3, 2), 4), "an older refusal");
         assert!(!refused_it(&gateway(4, 4), 4), "runs it");
         assert_eq!(
             refusal_of(&gateway(3, 4)),
-            "gateway g refused it\na.b: must"
+            "gateway g refused it\nroutes[0].id = x: must"
         );
     }
 

@@ -63,7 +63,6 @@ impl Client {
         if body.is_some() {
             headers.push((header::CONTENT_TYPE, "application/json".to_owned()));
         }
-        // The control plane checks the origin of every change.
         let url = format!("{}/api/v1{path}", self.base);
         ask(Ask {
             method,
@@ -93,12 +92,9 @@ impl Client {
         })
     }
 
-    /// The newest policy; `None` when the store is empty.
-    pub(super) fn policy(&self) -> Result<Option<Stored>, Failure> {
+    /// The newest policy.
+    pub(super) fn policy(&self) -> Result<Stored, Failure> {
         let answer = self.call(Method::GET, "/policy", Vec::new(), None)?;
-        if answer.status == StatusCode::NOT_FOUND {
-            return Ok(None);
-        }
         if !answer.status.is_success() {
             return Err(refusal(&answer));
         }
@@ -116,11 +112,11 @@ impl Client {
         let text = std::str::from_utf8(&answer.body).map_err(|_| strange())?;
         let document = document::value_of(text, Syntax::Json).map_err(|_| strange())?;
         let generation = etag.trim_start_matches("W/").trim_matches('"').to_owned();
-        Ok(Some(Stored {
+        Ok(Stored {
             generation,
             etag,
             document,
-        }))
+        })
     }
 }
 
@@ -151,7 +147,7 @@ pub(super) fn refusal(answer: &Answer) -> Failure {
 }
 
 /// `/routes/0/compartment/limit` as people write it: `routes[0].compartment.limit`.
-fn path_of(pointer: &str) -> String {
+pub(super) fn path_of(pointer: &str) -> String {
     let mut path = String::new();
     for step in pointer.split('/').skip(1) {
         let step = step.replace("~1", "/").replace("~0", "~");

@@ -3,7 +3,6 @@
 //! Separate because both only read. They must never change anything.
 
 use control_plane::document;
-use control_plane::policy::Value as Document;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -35,8 +34,7 @@ fn compare(args: &DiffArgs) -> Result<bool, Failure> {
     let (text, syntax) = read_policy(&args.file)?;
     let ours = document::value_of(&text, syntax).map_err(|error| refused(&args.file, &error))?;
     let stored = Client::new(&args.client).policy()?;
-    let theirs = stored.map_or(Document::Table(Vec::new()), |stored| stored.document);
-    let differences = document::diff(&theirs, &ours);
+    let differences = document::diff(&stored.document, &ours);
     if args.client.output == Format::Json {
         let list: Vec<Value> = differences
             .iter()
@@ -46,10 +44,9 @@ fn compare(args: &DiffArgs) -> Result<bool, Failure> {
     } else {
         let mut text = String::new();
         for difference in &differences {
-            let (old, new) = (
-                shown(difference.old.as_ref()),
-                shown(difference.new.as_ref()),
-            );
+            let old = difference.old.as_ref().map(document::to_json);
+            let new = difference.new.as_ref().map(document::to_json);
+            let (old, new) = (old.as_deref().map(bounded), new.as_deref().map(bounded));
             let path = printable(&difference.path.to_string());
             text.push_str(&match (old, new) {
                 (Some(old), Some(new)) => format!("~ {path}: {old} -> {new}\n"),
@@ -63,17 +60,13 @@ fn compare(args: &DiffArgs) -> Result<bool, Failure> {
     Ok(differences.is_empty())
 }
 
-fn shown(value: Option<&Document>) -> Option<String> {
-    let text = printable(&document::to_json(value?));
+fn bounded(json: &str) -> String {
+    let text = printable(json);
     if text.chars().count() <= VALUE_CHARS_MAX {
-        return Some(text);
+        return text;
     }
-    Some(
-        text.chars()
-            .take(VALUE_CHARS_MAX.saturating_sub(1))
-            .chain(['…'])
-            .collect(),
-    )
+    let kept = VALUE_CHARS_MAX.saturating_sub(1);
+    text.chars().take(kept).chain(['…']).collect()
 }
 
 /// Prints the stored policy: TOML, or with `-o json` the document as the API has it.
@@ -82,10 +75,5 @@ pub(crate) fn export(args: &ClientArgs) -> Result<(), Failure> {
     if args.output == Format::Json {
         return output::print_json(&client.json(Method::GET, "/policy")?);
     }
-    match client.policy()? {
-        Some(stored) => output::print(&document::to_toml(&stored.document)),
-        None => Err(Failure::Answer(
-            "there is no policy yet: nothing to export".to_owned(),
-        )),
-    }
+    output::print(&document::to_toml(&client.policy()?.document))
 }

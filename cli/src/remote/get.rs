@@ -65,7 +65,7 @@ fn compartments(said: &Value) -> Table {
             "peak",
             "admitted",
         ];
-        let mut cells: Vec<String> = names.iter().map(|name| cell(row, &[name])).collect();
+        let mut cells: Vec<String> = names.iter().map(|name| cell(row, name)).collect();
         cells.push(rejected.to_string());
         table.row(cells);
     }
@@ -82,7 +82,7 @@ fn gateways(said: &Value) -> Table {
     ]);
     for row in rows(said, "gateways") {
         let names = ["id", "connected", "state", "generation", "last_seen"];
-        table.row(names.iter().map(|name| cell(row, &[name])).collect());
+        table.row(names.iter().map(|name| cell(row, name)).collect());
     }
     table
 }
@@ -119,7 +119,7 @@ fn tenant_table(said: &Value) -> Table {
         table.row(
             ["id", "plan", "limit", "suspended"]
                 .iter()
-                .map(|n| cell(row, &[n]))
+                .map(|n| cell(row, n))
                 .collect(),
         );
     }

@@ -26,24 +26,21 @@ pub(crate) fn list(args: &ClientArgs) -> Result<(), Failure> {
     ]);
     for generation in said.as_array().into_iter().flatten() {
         table.row(vec![
-            cell(generation, &["generation"]),
-            cell(generation, &["created_at", "at", "when"]),
-            cell(generation, &["author", "who"]),
-            cell(generation, &["comment"]),
+            cell(generation, "number"),
+            cell(generation, "created_at"),
+            cell(generation, "author"),
+            cell(generation, "comment"),
         ]);
     }
     output::print(&table.text())
 }
 
-/// The first of these fields that is there, as text.
-pub(super) fn cell(row: &Value, names: &[&str]) -> String {
-    let found = names
-        .iter()
-        .find_map(|name| row.get(name).filter(|value| !value.is_null()));
-    match found {
+/// A field as text; nothing when it is not there.
+pub(super) fn cell(row: &Value, name: &str) -> String {
+    match row.get(name) {
         Some(Value::String(text)) => text.clone(),
+        Some(Value::Null) | None => String::new(),
         Some(other) => other.to_string(),
-        None => String::new(),
     }
 }
 

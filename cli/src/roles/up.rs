@@ -3,31 +3,33 @@
 //! Separate because the gateway dials the control plane beside it like any other: what works here
 //! works apart. It must never give the two a way to each other that a network would not have.
 
+use std::time::Duration;
+
+use http::Method;
+
 use super::{Start, control_plane_role, quick, serving};
 use crate::args::UpArgs;
 use crate::error::Failure;
 use crate::output;
 use crate::ready::Ready;
+use crate::remote::http::{Ask, ask};
 
 /// The name of the gateway in this process. One store has at most one of them.
 const ID: &str = "up";
+/// Longest wait for our own admin port.
+const ADMIN_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
     let start = Start::new(args.flags(), args.common.config.clone())?;
     let quick = quick::policy(&start.settings)?;
-    let nothing = quick.is_none() && start.settings.text("policy").is_none();
     let control_plane = control_plane::start(control_plane_role::config(&start, quick)?)?;
-    let result = beside(&start, &control_plane, nothing);
+    let result = beside(&start, &control_plane);
     control_plane.stop();
     result
 }
 
 /// The gateway's whole life; the control plane outlives it, so that the pages show the drain.
-fn beside(
-    start: &Start,
-    control_plane: &control_plane::Running,
-    nothing: bool,
-) -> Result<(), Failure> {
+fn beside(start: &Start, control_plane: &control_plane::Running) -> Result<(), Failure> {
     let dashboard = control_plane.dashboard();
     let source = gateway::Source::ControlPlane {
         url: format!("http://{}", reachable(dashboard)),
@@ -38,7 +40,7 @@ fn beside(
     let config = serving::config(&start.settings, source, Some(ID.to_owned()));
     let drain_timeout = config.drain_timeout;
     let gateway = gateway::start(config)?;
-    greet(start, &gateway, dashboard, nothing);
+    greet(start, &gateway, dashboard);
     let ready = Ready {
         pid: std::process::id(),
         gateway: gateway.listen(),
@@ -46,7 +48,9 @@ fn beside(
         admin: Some(gateway.admin()),
     };
     let served = serving::serve(&gateway, &start.events, drain_timeout, || {
-        start.ready(&ready)
+        start.ready(&ready)?;
+        hint(&gateway, dashboard);
+        Ok(())
     });
     gateway.stop();
     served
@@ -62,18 +66,12 @@ fn reachable(dashboard: std::net::SocketAddr) -> std::net::SocketAddr {
     (ip, dashboard.port()).into()
 }
 
-fn greet(
-    start: &Start,
-    gateway: &gateway::Running,
-    dashboard: std::net::SocketAddr,
-    nothing: bool,
-) {
+fn greet(start: &Start, gateway: &gateway::Running, dashboard: std::net::SocketAddr) {
     let listen: Vec<_> = gateway
         .listen()
         .iter()
         .map(|at| format!("http://{at}"))
         .collect();
-    let next = format!("bulkhead apply --server http://{dashboard} -f policy.toml");
     if output::person_reads_errors() {
         output::complain(&format!("gateway    {}", listen.join("  ")));
         output::complain(&format!("dashboard  http://{dashboard}"));
@@ -87,10 +85,27 @@ fn greet(
             "started"
         );
     }
-    if nothing && !gateway.wait_live(std::time::Duration::from_millis(300)) {
+}
+
+/// A gateway without routes serves nobody: say what to do next.
+fn hint(gateway: &gateway::Running, dashboard: std::net::SocketAddr) {
+    let url = format!("http://{}/compartments", gateway.admin());
+    let asked = ask(Ask {
+        method: Method::GET,
+        url: &url,
+        headers: Vec::new(),
+        body: None,
+        longest: ADMIN_MAX,
+    });
+    let has_routes = asked.is_ok_and(|answer| {
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        text.contains("\"route/")
+    });
+    if !has_routes {
         tracing::warn!(
-            "no policy is live yet, so every request is answered 503 or 404; next: `{next}`, or \
-             start again with --policy FILE, or with --upstream URL --limit N"
+            "the policy has no routes, so every request is answered 404; next: `bulkhead apply \
+             --server http://{dashboard} -f policy.toml`, or with a new --data-dir: --policy FILE, \
+             or --upstream URL --limit N"
         );
     }
 }
