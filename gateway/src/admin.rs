@@ -128,6 +128,7 @@ impl Admin {
 
     fn metrics(&self) -> Page {
         let process = Process {
+            outcomes: self.reporter.outcomes(),
             connected: self.standing.is_connected(),
             policy_age_s: self.standing.policy_age_s(self.clock.now_us()),
         };

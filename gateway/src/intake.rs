@@ -71,8 +71,10 @@ impl Intake {
         self.offer(offered, |_| Ok(loaded))
     }
 
-    /// Lets go of compartments that no policy names and no request holds any more.
+    /// Lets go of compartments that no policy names and no request holds any more, and of
+    /// snapshots that nobody reads.
     pub(crate) fn sweep(&self) {
+        self.live.sweep();
         self.live.hull().sweep(self.clock.now_us());
     }
 

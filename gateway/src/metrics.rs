@@ -8,9 +8,12 @@ use std::fmt::{self, Display, Write};
 
 use compartment::{Figures, Level};
 
+use crate::outcomes::Outcomes;
+
 /// What is known of the process beside its compartments.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Process {
+pub(crate) struct Process<'a> {
+    pub(crate) outcomes: &'a Outcomes,
     pub(crate) connected: bool,
     /// Since the running policy was applied; `None` without one.
     pub(crate) policy_age_s: Option<f64>,
@@ -35,6 +38,9 @@ enum Instrument {
     QueueDepth,
     LeftQueue,
     Leaked,
+    Ended,
+    Fallbacks,
+    Retries,
     Generation,
     PolicyAge,
     ControlConnected,
@@ -89,6 +95,21 @@ impl Instrument {
                 Counter,
                 "Permits that outlived their bound.",
             ),
+            Self::Ended => (
+                "bulkhead_requests_ended_total",
+                Counter,
+                "Requests that got no whole answer of an upstream for a reason beside a limit.",
+            ),
+            Self::Fallbacks => (
+                "bulkhead_fallback_answers_total",
+                Counter,
+                "Designed answers given in place of a rejection or a timeout.",
+            ),
+            Self::Retries => (
+                "bulkhead_retries_total",
+                Counter,
+                "Attempts beyond the first.",
+            ),
             Self::Generation => (
                 "bulkhead_policy_generation",
                 Gauge,
@@ -109,7 +130,7 @@ impl Instrument {
 }
 
 /// The whole page.
-pub(crate) fn render(generation: u64, all: Folded, process: Process) -> String {
+pub(crate) fn render(generation: u64, all: Folded, process: Process<'_>) -> String {
     let mut page = Text(String::new());
     // Writing to a string cannot fail.
     match write_all(&mut page, &all.all(), generation, process) {
@@ -118,8 +139,14 @@ pub(crate) fn render(generation: u64, all: Folded, process: Process) -> String {
     }
 }
 
-fn write_all(page: &mut Text, all: &[Figures], generation: u64, process: Process) -> fmt::Result {
+fn write_all(
+    page: &mut Text,
+    all: &[Figures],
+    generation: u64,
+    process: Process<'_>,
+) -> fmt::Result {
     compartments(page, all)?;
+    outcomes(page, process.outcomes)?;
     page.family(Instrument::Generation)?;
     page.sample(Instrument::Generation, &[], generation)?;
     if let Some(age_s) = process.policy_age_s {
@@ -132,6 +159,18 @@ fn write_all(page: &mut Text, all: &[Figures], generation: u64, process: Process
         &[],
         u8::from(process.connected),
     )
+}
+
+fn outcomes(page: &mut Text, outcomes: &Outcomes) -> fmt::Result {
+    page.family(Instrument::Ended)?;
+    for (reason, count) in outcomes.by_reason() {
+        page.sample(Instrument::Ended, &[("reason", reason)], count)?;
+    }
+    page.family(Instrument::Fallbacks)?;
+    let fixed = outcomes.static_fallbacks();
+    page.sample(Instrument::Fallbacks, &[("kind", "static")], fixed)?;
+    page.family(Instrument::Retries)?;
+    page.sample(Instrument::Retries, &[], outcomes.retries())
 }
 
 fn compartments(page: &mut Text, all: &[Figures]) -> fmt::Result {
@@ -313,17 +352,17 @@ mod tests {
     use super::*;
     use crate::report::tests::figures;
 
-    const PROCESS: Process = Process {
-        connected: true,
-        policy_age_s: Some(1.5),
-    };
-
     fn page(compartments: Vec<Figures>) -> String {
         let mut folded = Folded::default();
         compartments
             .into_iter()
             .for_each(|figures| folded.take(figures));
-        render(42, folded, PROCESS)
+        let process = Process {
+            outcomes: &Outcomes::default(),
+            connected: true,
+            policy_age_s: Some(1.5),
+        };
+        render(42, folded, process)
     }
 
     #[test]
@@ -345,6 +384,8 @@ mod tests {
             "bulkhead_policy_generation 42".to_owned(),
             "bulkhead_policy_age_seconds 1.5".to_owned(),
             "bulkhead_control_connected 1".to_owned(),
+            "bulkhead_fallback_answers_total{kind=\"static\"} 0".to_owned(),
+            "bulkhead_requests_ended_total{reason=\"no_route\"} 0".to_owned(),
         ] {
             assert!(text.lines().any(|have| have == line), "{line} in\n{text}");
         }

@@ -4,28 +4,23 @@
 //! must never run on a serving thread: reading 100,000 tenants takes its time.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use compartment::{Figures, Level};
 use wire::stream::proto;
 
+use crate::clock::Clock;
 use crate::live_policy::Live;
+use crate::outcomes::Outcomes;
 
 /// Most tenants (and tenants on routes) in one report; those with most requests come first.
 const REPORT_TENANTS_MAX: usize = 5_000;
-
-/// Who knows how long permits are out: the serving cores, each for its own requests.
-pub(crate) trait Ages: Send + Sync + fmt::Debug {
-    /// Age of the oldest permit of each compartment that has one out, in milliseconds, by key.
-    fn oldest_permits_ms(&self) -> HashMap<String, u64>;
-}
 
 /// Reads the figures. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Reporter {
     live: Arc<Live>,
-    ages: Arc<dyn Ages>,
+    clock: Clock,
 }
 
 /// All compartments at one moment.
@@ -37,8 +32,8 @@ pub(crate) struct Snapshot {
 }
 
 impl Reporter {
-    pub(crate) fn new(live: Arc<Live>, ages: Arc<dyn Ages>) -> Self {
-        Self { live, ages }
+    pub(crate) const fn new(live: Arc<Live>, clock: Clock) -> Self {
+        Self { live, clock }
     }
 
     /// Generation and digest of what runs.
@@ -50,7 +45,7 @@ impl Reporter {
 
     /// Reads one compartment after the other; none is kept, for there may be 100,000 tenants.
     pub(crate) fn each(&self, take: &mut dyn FnMut(Figures)) {
-        let ages = self.ages.oldest_permits_ms();
+        let ages = self.live.oldest_ms(self.clock.now_us());
         self.live.hull().each_figures(&mut |mut figures| {
             fill_age(&mut figures, &ages);
             take(figures);
@@ -73,6 +68,11 @@ impl Reporter {
         self.live.current().map_or(0, |policy| policy.generation)
     }
 
+    /// What no compartment counts.
+    pub(crate) fn outcomes(&self) -> &Outcomes {
+        &self.live.outcomes
+    }
+
     /// What the control plane is told.
     pub(crate) fn message(&self) -> proto::Report {
         let generation = self.generation();
@@ -86,7 +86,7 @@ impl Reporter {
     }
 }
 
-/// A core publishes its ages now and then, so they may speak of permits that came back since.
+/// Ages and figures are read one after the other: a permit may have come back in between.
 fn fill_age(figures: &mut Figures, ages: &HashMap<String, u64>) {
     let age = ages
         .get(&figures.key)
