@@ -1,1 +1,252 @@
 //! The control plane of Bulkhead: store, versions, rollout, API and pages.
+//!
+//! Separate from the gateway, which serves without it. It owns what limits *should* be; it must
+//! never be in the way of a request. It runs on a runtime of its own, in threads of its own, so
+//! that inside one process neither side can starve the other.
+
+mod api;
+mod auth;
+mod clock;
+mod config;
+pub mod fleet;
+mod import;
+pub mod limits;
+pub mod linter;
+mod request_id;
+pub mod rollout;
+mod serve;
+pub mod sizing;
+mod state;
+pub mod store;
+mod stream;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use axum::{Router, middleware};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use api::{CHANGE_BYTES_MAX, DOCUMENT_BYTES_MAX};
+pub use compartment::policy;
+pub use config::Config;
+pub use state::AppState;
+pub use wire::{Secret, SecretError, document};
+
+use store::{Store, StoreError};
+
+/// Threads that serve pages, API and streams.
+const WORKERS: usize = 2;
+/// Threads that parse, check and compare documents.
+const BLOCKING_MAX: usize = 8;
+/// Longest wait for streams and writes when the process goes down.
+const STOP_MAX: Duration = Duration::from_secs(3);
+
+/// Why the control plane does not start. One line each; nothing was damaged.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Everybody on the network could change limits.
+    #[error(
+        "dashboard = {0}: without a login the dashboard listens on loopback only; leave out \
+         --no-login, or use 127.0.0.1"
+    )]
+    OpenBeyondLoopback(SocketAddr),
+    /// Tokens would cross the network in the clear.
+    #[error(
+        "dashboard = {0}: beyond loopback the dashboard needs TLS: put a proxy that speaks it \
+         in front and say --behind-tls-proxy"
+    )]
+    PlainBeyondLoopback(SocketAddr),
+    /// Most often another process that listens there.
+    #[error("dashboard = {address}: cannot listen there")]
+    Bind {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The policy file for an empty store cannot be read.
+    #[error("cannot read the policy {name}")]
+    ImportFile {
+        /// Which.
+        name: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The policy file for an empty store breaks rules.
+    #[error("the policy {name} is refused:\n{rules}")]
+    Import {
+        /// Which.
+        name: String,
+        /// Every broken rule, one a line.
+        rules: String,
+    },
+    /// No random numbers for a token.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// No threads.
+    #[error("cannot start the control plane's threads")]
+    Threads(#[source] std::io::Error),
+}
+
+/// A control plane that serves; stopped when dropped.
+#[derive(Debug)]
+pub struct Running {
+    dashboard: SocketAddr,
+    gateway_token: Secret,
+    stopping: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Where the dashboard listens.
+    pub fn dashboard(&self) -> SocketAddr {
+        self.dashboard
+    }
+
+    /// What a gateway must show to be enrolled.
+    pub fn gateway_token(&self) -> &Secret {
+        &self.gateway_token
+    }
+
+    /// Ends streams and answers under way, within a few seconds, and closes the store.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.stopping.cancel();
+        if let Some(thread) = self.thread.take() {
+            let _panicked = thread.join();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Binds the port, opens the store, imports into an empty one, serves. Callable from any thread
+/// that is not a runtime's.
+pub fn start(config: Config) -> Result<Running, StartError> {
+    config.check()?;
+    let address = config.dashboard;
+    // First of all: a second process on the same port must not touch the store.
+    let listener = TcpListener::bind(address)
+        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+        .map_err(|source| StartError::Bind { address, source })?;
+    let dashboard = listener
+        .local_addr()
+        .map_err(|source| StartError::Bind { address, source })?;
+    let gateway_token = match &config.gateway_token {
+        Some(token) => token.clone(),
+        None => Secret::random()?,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .max_blocking_threads(BLOCKING_MAX)
+        .thread_name("control-plane")
+        .enable_all()
+        .build()
+        .map_err(StartError::Threads)?;
+    let stopping = CancellationToken::new();
+    let (ready, started) = sync_channel(1);
+    let (stop, token) = (stopping.clone(), gateway_token.clone());
+    let run = move || {
+        runtime.block_on(run(config, listener, token, stop, ready));
+        runtime.shutdown_timeout(STOP_MAX);
+    };
+    let thread = std::thread::Builder::new()
+        .name("control-plane".to_owned())
+        .spawn(run);
+    let thread = Some(thread.map_err(StartError::Threads)?);
+    let running = Running {
+        dashboard,
+        gateway_token,
+        stopping,
+        thread,
+    };
+    match started.recv() {
+        Ok(Ok(())) => Ok(running),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(StartError::Threads(std::io::Error::other(
+            "the thread ended",
+        ))),
+    }
+}
+
+async fn run(
+    config: Config,
+    listener: TcpListener,
+    gateway_token: Secret,
+    stopping: CancellationToken,
+    ready: SyncSender<Result<(), StartError>>,
+) {
+    let (state, listener) = match open(&config, listener, gateway_token, &stopping).await {
+        Ok(opened) => opened,
+        Err(error) => {
+            let _gone = ready.send(Err(error));
+            return;
+        }
+    };
+    let _gone = ready.send(Ok(()));
+    let rollout = state.rollout.clone().run(stopping.clone());
+    let serving = serve::serve(listener, router(state.clone()), stopping);
+    tokio::join!(rollout, serving);
+    state.tasks.close();
+    let ended = async {
+        state.tasks.wait().await;
+        state.store.close().await;
+    };
+    if tokio::time::timeout(STOP_MAX, ended).await.is_err() {
+        tracing::warn!("the control plane ended with work under way");
+    }
+}
+
+/// Everything that can fail, before anybody is served.
+async fn open(
+    config: &Config,
+    listener: TcpListener,
+    gateway_token: Secret,
+    stopping: &CancellationToken,
+) -> Result<(AppState, tokio::net::TcpListener), StartError> {
+    let store = Store::open(&config.database_url).await?;
+    import::import(&store, config).await?;
+    let rollout = rollout::Rollout::new(store.clone()).await?;
+    let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Threads)?;
+    let state = AppState {
+        limits: limits::Limits::new(store.clone(), rollout.clone()),
+        fleet: fleet::Fleet::default(),
+        auth: Arc::new(auth::Auth::new(config.no_login, config.admin_token.clone())),
+        store,
+        rollout,
+        gateway_token,
+        tasks: TaskTracker::new(),
+        stopping: stopping.clone(),
+    };
+    Ok((state, listener))
+}
+
+/// Everything on the dashboard's port.
+fn router(state: AppState) -> Router {
+    Router::new()
+        .nest("/api/v1", api::router())
+        // Who may: innermost, so that its refusals are named and carry the headers too.
+        .layer(middleware::from_fn_with_state(state.clone(), auth::guard))
+        // Name and headers: around every answer.
+        .layer(middleware::from_fn(request_id::around))
+        // The stream has a token of its own and passes none of the layers above.
+        .route_service(
+            "/bulkhead.control.v1.Control/{method}",
+            stream::service(state.clone()),
+        )
+        .with_state(state)
+}

@@ -1,0 +1,123 @@
+//! `GET /generations`, one of them, the difference of two, and `POST …/restore`.
+//!
+//! Separate because these speak of the past. Nothing here may change what is stored but restore,
+//! which goes through the write path like every change.
+
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use compartment::policy::Value;
+use serde_json::json;
+
+use super::Problem;
+use super::input;
+use super::policy::answer;
+use super::problem::differences_json;
+use crate::auth;
+use crate::limits::DIFFERENCES_MAX;
+use crate::state::AppState;
+use crate::store::{GENERATIONS_PAGE_MAX, Store, StoreError, Stored};
+
+/// How many are listed unless the caller says.
+const PAGE: u32 = 100;
+
+/// Generations, newest first; `before=N` continues where a list ended.
+pub(super) async fn list(
+    State(state): State<AppState>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let pairs = input::query(&input::parts(request).0, &["before", "count"])?;
+    let before = input::parameter(&pairs, "before", "the number of a generation")?;
+    let rule = format!("a whole number from 1 to {GENERATIONS_PAGE_MAX}");
+    let count = input::parameter(&pairs, "count", &rule)?.unwrap_or(PAGE);
+    if !(1..=GENERATIONS_PAGE_MAX).contains(&count) {
+        return Err(Problem::bad_request(format!(
+            "query parameter count = {count}: {rule}"
+        )));
+    }
+    let generations = state.store.generations(before, count).await?;
+    Ok(axum::Json(generations).into_response())
+}
+
+/// One generation with its document.
+pub(super) async fn one(
+    State(state): State<AppState>,
+    Path(number): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    input::query(&input::parts(request).0, &[])?;
+    let stored = stored(&state.store, parse(&number)?).await?;
+    let document = document(&stored)?;
+    let about = stored.about;
+    Ok(axum::Json(json!({
+        "number": about.number,
+        "digest": about.digest,
+        "author": about.author,
+        "comment": about.comment,
+        "source": about.source,
+        "created_at": about.created_at,
+        "document": document,
+    }))
+    .into_response())
+}
+
+/// What differs between generation `against` (default: the one before) and this one.
+pub(super) async fn diff(
+    State(state): State<AppState>,
+    Path(number): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let pairs = input::query(&input::parts(request).0, &["against"])?;
+    let number = parse(&number)?;
+    let against = input::parameter(&pairs, "against", "the number of a generation")?;
+    let against: u64 = against.unwrap_or(number.saturating_sub(1));
+    let new = document(&stored(&state.store, number).await?)?;
+    // The first generation follows nothing, which differs in everything.
+    let old = match against {
+        0 => Value::Table(Vec::new()),
+        against => document(&stored(&state.store, against).await?)?,
+    };
+    let work = move || wire::document::diff(&old, &new);
+    let mut differences = tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| StoreError::Closed)?;
+    let more = differences.len().saturating_sub(DIFFERENCES_MAX);
+    differences.truncate(DIFFERENCES_MAX);
+    Ok(axum::Json(json!({
+        "generation": number,
+        "against": against,
+        "differences": differences_json(&differences),
+        "more": more,
+    }))
+    .into_response())
+}
+
+/// A new generation with this one's document.
+pub(super) async fn restore(
+    State(state): State<AppState>,
+    Path(number): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = input::parts(request);
+    input::query(&head, &[])?;
+    let author = auth::author(&head.extensions);
+    input::empty(Request::from_parts(head, body)).await?;
+    let accepted = state.limits.restore(parse(&number)?, &author).await?;
+    Ok(answer(&accepted))
+}
+
+fn parse(number: &str) -> Result<u64, Problem> {
+    let unknown = |_| {
+        let number = wire::stream::bounded_text(number, 40);
+        Problem::not_found(format!("there is no generation {number:?}"))
+    };
+    number.parse().map_err(unknown)
+}
+
+async fn stored(store: &Store, number: u64) -> Result<Stored, Problem> {
+    let unknown = || Problem::not_found(format!("there is no generation {number}"));
+    store.generation(number).await?.ok_or_else(unknown)
+}
+
+fn document(stored: &Stored) -> Result<Value, StoreError> {
+    serde_json::from_str(&stored.document).map_err(|_| StoreError::Row("generations.document"))
+}

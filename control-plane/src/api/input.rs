@@ -1,0 +1,241 @@
+//! What the API takes in: bodies, versions, pages.
+//!
+//! Separate so that every body is read in one place, with its bound, its time limit and its
+//! media type. It must never hand on a document with a key that occurs twice.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use compartment::policy::Value;
+use http::{HeaderMap, StatusCode, header};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use tokio::sync::Semaphore;
+
+use super::Problem;
+
+/// Largest policy document.
+pub const DOCUMENT_BYTES_MAX: usize = 32 << 20;
+/// Largest change of one compartment.
+pub const CHANGE_BYTES_MAX: usize = 64 << 10;
+/// Most documents that are read in at once.
+const DOCUMENTS_MAX: usize = 4;
+/// Longest time for a whole body.
+const BODY_MAX: Duration = Duration::from_secs(30);
+
+/// Places for large bodies: the bound on the memory they take together.
+static DOCUMENTS: Semaphore = Semaphore::const_new(DOCUMENTS_MAX);
+
+/// The JSON body of a request.
+pub(super) async fn json(request: Request, bytes_max: usize) -> Result<Value, Problem> {
+    if !is_json(request.headers()) {
+        let detail = "the body must be JSON, and say so: `content-type: application/json`";
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "not-json",
+            detail,
+        ));
+    }
+    let reading = async {
+        let place = match bytes_max > CHANGE_BYTES_MAX {
+            true => DOCUMENTS.acquire().await.ok(),
+            false => None,
+        };
+        let bytes = Limited::new(request.into_body(), bytes_max).collect().await;
+        (place, bytes)
+    };
+    let slow = |_| {
+        let detail = format!("the body did not arrive within {} s", BODY_MAX.as_secs());
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "slow-body", detail)
+    };
+    let (_place, bytes) = tokio::time::timeout(BODY_MAX, reading)
+        .await
+        .map_err(slow)?;
+    let bytes = bytes
+        .map_err(|error| unread(error.as_ref(), bytes_max))?
+        .to_bytes();
+    serde_json::from_slice(&bytes)
+        .map_err(|error| Problem::bad_request(format!("the body is not valid JSON: {error}")))
+}
+
+/// Refuses a body where none is meant; nothing is accepted without effect.
+pub(super) async fn empty(request: Request) -> Result<(), Problem> {
+    let bytes = Limited::new(request.into_body(), CHANGE_BYTES_MAX).collect();
+    let bytes = tokio::time::timeout(BODY_MAX, bytes).await;
+    let refused = || Problem::bad_request("this call takes no body");
+    let Ok(Ok(bytes)) = bytes else {
+        return Err(refused());
+    };
+    let is_empty = bytes.to_bytes().iter().all(u8::is_ascii_whitespace);
+    is_empty.then_some(()).ok_or_else(refused)
+}
+
+fn unread(error: &(dyn std::error::Error + Send + Sync + 'static), bytes_max: usize) -> Problem {
+    if error.is::<LengthLimitError>() {
+        let detail = format!("the body is larger than {bytes_max} bytes");
+        return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail);
+    }
+    Problem::bad_request("the body was cut off")
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(kind) = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+    else {
+        return false;
+    };
+    let kind = kind
+        .split(';')
+        .next()
+        .unwrap_or("")
+        .trim()
+        .to_ascii_lowercase();
+    matches!(
+        kind.as_str(),
+        "application/json" | "application/merge-patch+json"
+    )
+}
+
+/// What a request says of the version that it is based on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// Nothing.
+    Nothing,
+    /// This generation.
+    Generation(u64),
+}
+
+/// Reads `If-Match`: `"43"`, `W/"43"` or `43`.
+pub(super) fn if_match(headers: &HeaderMap) -> Result<Seen, Problem> {
+    let mut values = headers.get_all(header::IF_MATCH).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return match headers.contains_key(header::IF_MATCH) {
+            false => Ok(Seen::Nothing),
+            true => Err(Problem::bad_request("`if-match` is there more than once")),
+        };
+    };
+    let text = value.to_str().unwrap_or("").trim();
+    let bare = text.strip_prefix("W/").unwrap_or(text);
+    let bare = bare
+        .strip_prefix('"')
+        .and_then(|b| b.strip_suffix('"'))
+        .unwrap_or(bare);
+    if !bare.is_empty() && bare.bytes().all(|byte| byte.is_ascii_digit()) {
+        // A number beyond any generation is one that moved on, like every other wrong one.
+        return Ok(Seen::Generation(bare.parse().unwrap_or(u64::MAX)));
+    }
+    Err(Problem::bad_request(
+        "`if-match` must name one generation, as `etag` of GET /api/v1/policy does: \"43\"",
+    ))
+}
+
+/// 428 without a version.
+pub(super) fn required(seen: Seen) -> Result<u64, Problem> {
+    match seen {
+        Seen::Generation(generation) => Ok(generation),
+        Seen::Nothing => Err(Problem::new(
+            StatusCode::PRECONDITION_REQUIRED,
+            "no-version",
+            "send `if-match` with the `etag` of the policy that you edited",
+        )),
+    }
+}
+
+/// Reads the query; every key must be one of `known`, once.
+pub(super) fn query(
+    request: &http::request::Parts,
+    known: &[&'static str],
+) -> Result<Vec<(String, String)>, Problem> {
+    let text = request.uri.query().unwrap_or("");
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let decode = |text: &str| {
+            let bytes = percent_encoding::percent_decode_str(text);
+            bytes
+                .decode_utf8()
+                .map(String::from)
+                .map_err(|_| Problem::bad_request("bad query"))
+        };
+        let (name, value) = (decode(name)?, decode(value)?);
+        let twice = pairs.iter().any(|(other, _)| *other == name);
+        if twice || !known.contains(&name.as_str()) {
+            let name = wire::stream::bounded_text(&name, 80);
+            let takes = if known.is_empty() {
+                "none".to_owned()
+            } else {
+                known.join(", ")
+            };
+            let detail = format!("query parameter {name:?}: this call takes {takes}, once each");
+            return Err(Problem::bad_request(detail));
+        }
+        pairs.push((name, value));
+    }
+    Ok(pairs)
+}
+
+/// The value of one query parameter.
+pub(super) fn parameter<T: std::str::FromStr>(
+    pairs: &[(String, String)],
+    name: &str,
+    rule: &str,
+) -> Result<Option<T>, Problem> {
+    let Some((_, text)) = pairs.iter().find(|(other, _)| other == name) else {
+        return Ok(None);
+    };
+    let bad = |_| {
+        let text = wire::stream::bounded_text(text, 80);
+        Problem::bad_request(format!("query parameter {name} = {text:?}: {rule}"))
+    };
+    text.parse().map(Some).map_err(bad)
+}
+
+/// The head of a request, and the rest to read later.
+pub(super) fn parts(request: Request) -> (http::request::Parts, Body) {
+    request.into_parts()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(value: &str) -> Option<Seen> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::IF_MATCH, value.parse().unwrap());
+        if_match(&headers).ok()
+    }
+
+    #[test]
+    fn a_version_is_read_in_each_spelling() {
+        for text in ["\"43\"", "W/\"43\"", "43", " 43 "] {
+            assert_eq!(seen(text), Some(Seen::Generation(43)), "{text}");
+        }
+        assert_eq!(
+            seen("99999999999999999999999"),
+            Some(Seen::Generation(u64::MAX))
+        );
+        for bad in ["*", "\"a\"", "\"43", "", "\"1\", \"2\"", "-1", "1.0"] {
+            assert_eq!(seen(bad), None, "{bad}");
+        }
+        assert_eq!(if_match(&HeaderMap::new()).ok(), Some(Seen::Nothing));
+    }
+
+    #[test]
+    fn a_query_is_read_whole_or_refused() {
+        let read = |text: &str| {
+            let request = http::Request::builder()
+                .uri(format!("/x?{text}"))
+                .body(())
+                .unwrap();
+            query(&request.into_parts().0, &["dry_run"]).ok()
+        };
+        let pair = |value: &str| Some(vec![("dry_run".to_owned(), value.to_owned())]);
+        assert_eq!(read("dry_run=true"), pair("true"));
+        assert_eq!(read("dry%5frun=%74rue"), pair("true"));
+        assert_eq!(read(""), Some(vec![]));
+        for bad in ["dry_run=true&dry_run=true", "other=1", "dry_run=%ff"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What the control plane is started with.
+//!
+//! Separate so that every rule about it is checked before a port is bound or a file is touched.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use wire::Secret;
+use wire::document::Loaded;
+
+use crate::StartError;
+
+/// Everything that `start` needs to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `sqlite://PATH`.
+    pub database_url: String,
+    /// Where pages, API and the gateways' stream listen; port 0 is allowed.
+    pub dashboard: SocketAddr,
+    /// Pages and API without a token; on loopback only.
+    pub no_login: bool,
+    /// Opens pages and API to whoever holds it.
+    pub admin_token: Option<Secret>,
+    /// Enrols gateways; made at random when absent.
+    pub gateway_token: Option<Secret>,
+    /// A policy file for a store that is empty.
+    pub import: Option<PathBuf>,
+    /// The same, already read (a policy without a file).
+    pub import_document: Option<Loaded>,
+    /// A proxy before the dashboard speaks TLS: allows an address beyond loopback.
+    pub behind_tls_proxy: bool,
+}
+
+impl Config {
+    pub(crate) fn check(&self) -> Result<(), StartError> {
+        if self.dashboard.ip().is_loopback() {
+            return Ok(());
+        }
+        if self.no_login {
+            return Err(StartError::OpenBeyondLoopback(self.dashboard));
+        }
+        if !self.behind_tls_proxy {
+            return Err(StartError::PlainBeyondLoopback(self.dashboard));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(dashboard: &str, no_login: bool, behind_tls_proxy: bool) -> Config {
+        Config {
+            database_url: "sqlite://never.db".to_owned(),
+            dashboard: dashboard.parse().unwrap(),
+            no_login,
+            admin_token: None,
+            gateway_token: None,
+            import: None,
+            import_document: None,
+            behind_tls_proxy,
+        }
+    }
+
+    #[test]
+    fn beyond_loopback_needs_a_login_and_tls() {
+        for (dashboard, no_login, proxy, fine) in [
+            ("127.0.0.1:0", true, false, true),
+            ("[::1]:0", true, false, true),
+            ("0.0.0.0:0", false, true, true),
+            ("0.0.0.0:0", false, false, false),
+            ("0.0.0.0:0", true, true, false),
+            ("192.0.2.1:8081", true, false, false),
+        ] {
+            let outcome = config(dashboard, no_login, proxy).check();
+            assert_eq!(outcome.is_ok(), fine, "{dashboard} {no_login} {proxy}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What API, pages and the stream share.
+//!
+//! Separate so that each of them takes one handle and none of them reaches into another. It must
+//! never hold a session or anything that belongs to one request.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use wire::Secret;
+
+use crate::auth::Auth;
+use crate::clock;
+use crate::fleet::{Fleet, FleetFigures, GatewayView};
+use crate::limits::Limits;
+use crate::rollout::{Published, Rollout};
+use crate::store::{Store, StoreError};
+
+/// One handle to everything; clones are cheap.
+#[derive(Clone, Debug)]
+pub struct AppState {
+    pub(crate) store: Store,
+    pub(crate) rollout: Rollout,
+    pub(crate) fleet: Fleet,
+    pub(crate) limits: Limits,
+    pub(crate) auth: Arc<Auth>,
+    pub(crate) gateway_token: Secret,
+    /// Tasks of the gateways' streams; awaited when the process goes down.
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stopping: CancellationToken,
+}
+
+impl AppState {
+    /// The newest generation: what this and other processes stored last. While the store cannot
+    /// be read, the last one that was.
+    pub async fn policy_current(&self) -> Arc<Published> {
+        match self.rollout.refresh(None).await {
+            Ok(published) => published,
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the store is not read"
+                );
+                self.rollout.current()
+            }
+        }
+    }
+
+    /// The newest generation as it was last published; never waits.
+    pub fn policy_published(&self) -> Arc<Published> {
+        self.rollout.current()
+    }
+
+    /// Live figures over all gateways that report.
+    pub fn figures(&self) -> FleetFigures {
+        self.fleet.figures(clock::now())
+    }
+
+    /// Live figures of one compartment.
+    pub fn figures_of(&self, key: &str) -> FleetFigures {
+        self.fleet.figures_of(key, clock::now())
+    }
+
+    /// Every gateway that is known, by name.
+    pub fn gateways(&self) -> Vec<GatewayView> {
+        self.fleet
+            .gateways(self.rollout.current().about.number, clock::now())
+    }
+
+    /// The write path.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Names the store in the log and to gateways.
+    pub fn epoch(&self) -> &str {
+        self.store.epoch()
+    }
+
+    /// The newest generations, without their documents.
+    pub async fn generations(
+        &self,
+        before: Option<u64>,
+        count: u32,
+    ) -> Result<Vec<crate::store::Generation>, StoreError> {
+        self.store.generations(before, count).await
+    }
+}

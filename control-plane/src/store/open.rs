@@ -1,0 +1,193 @@
+//! Opening a SQLite file without harming it.
+//!
+//! Separate from the statements because it is about what a file may turn out to be: missing,
+//! damaged, another program's, a newer build's. Until all that is ruled out the file is only read.
+
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _, Row as _, SqlSafeStr as _, SqliteConnection};
+
+use super::StoreError;
+
+/// "BLKH", as the first migration writes it.
+const APPLICATION_ID: i64 = 1_112_296_264;
+/// Largest file that is read through at the start; a larger one would delay it for long.
+const CHECKED_BYTES_MAX: u64 = 256 << 20;
+/// Tries against a second process that migrates the same new file.
+const MIGRATE_ATTEMPTS_MAX: u32 = 5;
+
+/// Number, name and text of every migration. The same numbers and names for every database.
+const MIGRATIONS: [(i64, &str, &str); 1] = [(
+    1,
+    "generations",
+    include_str!("../../../migrations/sqlite/0001_generations.sql"),
+)];
+
+fn newest_known() -> i64 {
+    MIGRATIONS
+        .iter()
+        .map(|(number, ..)| *number)
+        .max()
+        .unwrap_or(0)
+}
+
+/// Makes the folder and an empty file that only its owner may read.
+pub(super) fn make_file(path: &Path) -> Result<(), StoreError> {
+    let failed = |source| StoreError::Open {
+        path: path.display().to_string(),
+        source,
+    };
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        let made = std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder);
+        made.map_err(failed)?;
+    }
+    let mut how = std::fs::OpenOptions::new();
+    how.read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600);
+    how.open(path).map(drop).map_err(failed)
+}
+
+/// Reads what the file is, and refuses what this build must not touch.
+pub(super) async fn inspect(path: &Path) -> Result<(), StoreError> {
+    let failed = |source| StoreError::Open {
+        path: path.display().to_string(),
+        source,
+    };
+    let bytes = std::fs::metadata(path).map_err(failed)?.len();
+    if bytes == 0 {
+        return Ok(());
+    }
+    let damaged = |error| classify(error, path);
+    let options = SqliteConnectOptions::new().filename(path).read_only(true);
+    let mut connection = options.connect().await.map_err(damaged)?;
+    let found = what_it_is(&mut connection, bytes).await.map_err(damaged);
+    // Closed before anything else opens the file, so that locks cannot meet.
+    connection.close().await.map_err(damaged)?;
+    let path = path.display().to_string();
+    match found? {
+        Content::Empty | Content::Ours => Ok(()),
+        Content::Foreign => Err(StoreError::Foreign { path }),
+        Content::Damaged => Err(StoreError::Damaged { path, source: None }),
+        Content::Newer(found) => Err(StoreError::Newer {
+            path,
+            found,
+            known: newest_known(),
+        }),
+    }
+}
+
+enum Content {
+    Empty,
+    Ours,
+    Newer(i64),
+    Foreign,
+    Damaged,
+}
+
+async fn what_it_is(connection: &mut SqliteConnection, bytes: u64) -> Result<Content, sqlx::Error> {
+    let tables: i64 = one(connection, "SELECT COUNT(*) FROM sqlite_schema").await?;
+    let application: i64 = one(connection, "PRAGMA application_id").await?;
+    let ours = "SELECT COUNT(*) FROM sqlite_schema WHERE name = '_sqlx_migrations'";
+    let migrated: i64 = one(connection, ours).await?;
+    if tables == 0 {
+        return Ok(Content::Empty);
+    }
+    if migrated == 0 || (application != APPLICATION_ID && application != 0) {
+        return Ok(Content::Foreign);
+    }
+    let newest = "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations";
+    let newest: i64 = one(connection, newest).await?;
+    if newest > 0 && application != APPLICATION_ID {
+        return Ok(Content::Foreign);
+    }
+    if newest > newest_known() {
+        return Ok(Content::Newer(newest));
+    }
+    if bytes <= CHECKED_BYTES_MAX {
+        let row = sqlx::query("PRAGMA quick_check(1)")
+            .fetch_one(connection)
+            .await?;
+        let verdict: String = row.try_get(0)?;
+        if verdict != "ok" {
+            return Ok(Content::Damaged);
+        }
+    }
+    Ok(Content::Ours)
+}
+
+async fn one(connection: &mut SqliteConnection, sql: &'static str) -> Result<i64, sqlx::Error> {
+    sqlx::query(sql).fetch_one(connection).await?.try_get(0)
+}
+
+/// Brings the tables to what this build needs.
+pub(super) async fn migrate(pool: &sqlx::SqlitePool, path: &Path) -> Result<(), StoreError> {
+    let migration = |(number, name, sql): (i64, &'static str, &'static str)| {
+        Migration::new(
+            number,
+            name.into(),
+            MigrationType::Simple,
+            sql.into_sql_str(),
+            false,
+        )
+    };
+    let migrator = Migrator::with_migrations(MIGRATIONS.map(migration).to_vec());
+    let mut attempt = 1;
+    loop {
+        let failed = match migrator.run(pool).await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        // Two processes that start on one new file both try to make its tables; the second finds
+        // them made when it looks again.
+        if attempt >= MIGRATE_ATTEMPTS_MAX || !is_statement(&failed) {
+            return Err(migration_error(failed, path));
+        }
+        attempt += 1;
+    }
+}
+
+fn is_statement(error: &MigrateError) -> bool {
+    matches!(
+        error,
+        MigrateError::Execute(_) | MigrateError::ExecuteMigration(..)
+    )
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the library's own enum is not exhaustive"
+)]
+fn migration_error(error: MigrateError, path: &Path) -> StoreError {
+    let path_text = path.display().to_string();
+    match error {
+        MigrateError::VersionMissing(found) => StoreError::Newer {
+            path: path_text,
+            found,
+            known: newest_known(),
+        },
+        MigrateError::VersionMismatch(_) | MigrateError::Dirty(_) => {
+            StoreError::Foreign { path: path_text }
+        }
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
+            classify(error, path)
+        }
+        other => StoreError::Failed(sqlx::Error::Migrate(Box::new(other))),
+    }
+}
+
+/// The error of an opening, with the file's name.
+pub(super) fn classify(error: sqlx::Error, path: &Path) -> StoreError {
+    StoreError::from(error).about(path)
+}

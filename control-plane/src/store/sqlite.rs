@@ -1,0 +1,223 @@
+//! The store on SQLite.
+//!
+//! Separate because only this file holds its SQL. One writer connection, `BEGIN IMMEDIATE` (a
+//! deferred transaction that reads and then writes fails at once as locked, whatever the busy
+//! timeout), WAL and synchronous FULL: what is acknowledged is on disk. It must never hold a
+//! transaction across anything but statements.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
+};
+use sqlx::{Row as _, SqlitePool};
+
+use super::open::{classify, inspect, make_file, migrate};
+use super::{AuditRow, Generation, NewGeneration, StoreError, Stored, Written};
+
+/// Longest wait for another process's lock.
+const BUSY_MAX: Duration = Duration::from_secs(5);
+/// Longest wait for a connection: one writer ahead that waits for a lock, and a little.
+const ACQUIRE_MAX: Duration = Duration::from_secs(6);
+/// Most connections that read.
+const READERS_MAX: u32 = 4;
+
+/// One writer, a few readers.
+#[derive(Clone, Debug)]
+pub(super) struct Database {
+    writer: SqlitePool,
+    readers: SqlitePool,
+}
+
+impl Database {
+    pub(super) async fn open(path: &Path) -> Result<Self, StoreError> {
+        make_file(path)?;
+        inspect(path).await?;
+        let options = options(path);
+        let writer = SqlitePoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(ACQUIRE_MAX)
+            .connect_with(options.clone())
+            .await
+            .map_err(|error| classify(error, path))?;
+        migrate(&writer, path).await?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(READERS_MAX)
+            .acquire_timeout(ACQUIRE_MAX)
+            .connect_with(options.pragma("query_only", "ON"))
+            .await
+            .map_err(|error| classify(error, path))?;
+        Ok(Self { writer, readers })
+    }
+
+    /// The store's own name, made with its first opening.
+    pub(super) async fn epoch(&self) -> Result<String, StoreError> {
+        let fresh = uuid::Uuid::now_v7().to_string();
+        sqlx::query("INSERT INTO meta (key, value) VALUES ('epoch', ?) ON CONFLICT DO NOTHING")
+            .bind(fresh)
+            .execute(&self.writer)
+            .await?;
+        let row = sqlx::query("SELECT value FROM meta WHERE key = 'epoch'")
+            .fetch_one(&self.writer)
+            .await?;
+        Ok(row.try_get(0)?)
+    }
+
+    pub(super) async fn newest_number(&self) -> Result<u64, StoreError> {
+        let row = sqlx::query("SELECT COALESCE(MAX(number), 0) FROM generations")
+            .fetch_one(&self.readers)
+            .await?;
+        number(&row, 0)
+    }
+
+    pub(super) async fn generation(&self, number: u64) -> Result<Option<Stored>, StoreError> {
+        let Ok(number) = i64::try_from(number) else {
+            return Ok(None);
+        };
+        let row = sqlx::query(
+            "SELECT number, digest, author, comment, source, created_at, document \
+             FROM generations WHERE number = ?",
+        )
+        .bind(number)
+        .fetch_optional(&self.readers)
+        .await?;
+        let stored = |row: SqliteRow| -> Result<Stored, StoreError> {
+            Ok(Stored {
+                about: generation(&row)?,
+                document: row.try_get(6)?,
+            })
+        };
+        row.map(stored).transpose()
+    }
+
+    pub(super) async fn generations(
+        &self,
+        before: Option<u64>,
+        count: u32,
+    ) -> Result<Vec<Generation>, StoreError> {
+        let before = before
+            .and_then(|n| i64::try_from(n).ok())
+            .unwrap_or(i64::MAX);
+        let rows = sqlx::query(
+            "SELECT number, digest, author, comment, source, created_at \
+             FROM generations WHERE number < ? ORDER BY number DESC LIMIT ?",
+        )
+        .bind(before)
+        .bind(count)
+        .fetch_all(&self.readers)
+        .await?;
+        rows.iter().map(generation).collect()
+    }
+
+    pub(super) async fn audit(&self, count: u32) -> Result<Vec<AuditRow>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT at, action, who, origin, generation_before, generation_after, differences, \
+             request_id FROM audit ORDER BY id DESC LIMIT ?",
+        )
+        .bind(count)
+        .fetch_all(&self.readers)
+        .await?;
+        rows.iter().map(audit_row).collect()
+    }
+
+    /// Generation and audit row, both or neither, and only on top of what the writer saw.
+    pub(super) async fn append(
+        &self,
+        new: &NewGeneration,
+        seen: u64,
+    ) -> Result<Written, StoreError> {
+        let mut transaction = self.writer.begin_with("BEGIN IMMEDIATE").await?;
+        let row = sqlx::query("SELECT COALESCE(MAX(number), 0) FROM generations")
+            .fetch_one(&mut *transaction)
+            .await?;
+        let newest = number(&row, 0)?;
+        if newest != seen {
+            transaction.rollback().await?;
+            return Ok(Written::MovedOn(newest));
+        }
+        let next = newest
+            .checked_add(1)
+            .ok_or(StoreError::Row("generations.number"))?;
+        let (before, after) = (signed(newest)?, signed(next)?);
+        sqlx::query(
+            "INSERT INTO generations \
+             (number, document, digest, author, comment, source, created_at) \
+             VALUES (?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(after)
+        .bind(&new.document)
+        .bind(&new.digest)
+        .bind(&new.author)
+        .bind(&new.comment)
+        .bind(new.source)
+        .bind(&new.created_at)
+        .execute(&mut *transaction)
+        .await?;
+        sqlx::query(
+            "INSERT INTO audit (at, action, who, origin, generation_before, generation_after, \
+             differences, request_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(&new.created_at)
+        .bind(new.source)
+        .bind(&new.author)
+        .bind(&new.origin)
+        .bind(before)
+        .bind(after)
+        .bind(&new.differences)
+        .bind(&new.request_id)
+        .execute(&mut *transaction)
+        .await?;
+        transaction.commit().await?;
+        Ok(Written::Stored(next))
+    }
+
+    pub(super) async fn close(&self) {
+        self.readers.close().await;
+        // Last, so that it is the one that folds the log back into the file.
+        self.writer.close().await;
+    }
+}
+
+/// How every connection of both pools is opened.
+fn options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY_MAX)
+        .foreign_keys(true)
+}
+
+fn generation(row: &SqliteRow) -> Result<Generation, StoreError> {
+    Ok(Generation {
+        number: number(row, 0)?,
+        digest: row.try_get(1)?,
+        author: row.try_get(2)?,
+        comment: row.try_get(3)?,
+        source: row.try_get(4)?,
+        created_at: row.try_get(5)?,
+    })
+}
+
+fn audit_row(row: &SqliteRow) -> Result<AuditRow, StoreError> {
+    Ok(AuditRow {
+        at: row.try_get(0)?,
+        action: row.try_get(1)?,
+        who: row.try_get(2)?,
+        origin: row.try_get(3)?,
+        generation_before: number(row, 4)?,
+        generation_after: number(row, 5)?,
+        differences: row.try_get(6)?,
+        request_id: row.try_get(7)?,
+    })
+}
+
+fn number(row: &SqliteRow, column: usize) -> Result<u64, StoreError> {
+    let value: i64 = row.try_get(column)?;
+    u64::try_from(value).map_err(|_| StoreError::Row("generations.number"))
+}
+
+fn signed(number: u64) -> Result<i64, StoreError> {
+    i64::try_from(number).map_err(|_| StoreError::Row("generations.number"))
+}

@@ -1,0 +1,264 @@
+//! The gateways' stream, at the control plane's end.
+//!
+//! Separate because it is a protocol: hello, whole policies down, answers and reports up. Each
+//! stream has its own task and its own state, and follows the newest generation by itself, so a
+//! slow gateway delays nobody. It must never send a generation twice because it was refused.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+use wire::stream::proto::control_server::{Control, ControlServer};
+use wire::stream::proto::{
+    Answer, FromGateway, Hello, PolicyPush, Report, ToGateway, answer, from_gateway, to_gateway,
+};
+use wire::stream::{MESSAGE_BYTES_MAX, authorized, bounded_text, faults_of, figures_of};
+
+use std::sync::Arc;
+
+use crate::fleet::Moment;
+use crate::rollout::Published;
+use crate::state::AppState;
+
+/// Longest wait for a gateway's first message.
+const HELLO_MAX: Duration = Duration::from_secs(10);
+/// Policies on their way to one gateway: the newest replaces what was not sent yet.
+const PUSHES_MAX: usize = 1;
+/// Longest name of a gateway.
+const ID_BYTES_MAX: usize = 128;
+
+/// The service, one for the process.
+#[derive(Clone, Debug)]
+pub(crate) struct Service(AppState);
+
+/// The service as the router takes it.
+pub(crate) fn service(state: AppState) -> ControlServer<Service> {
+    ControlServer::new(Service(state))
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+#[tonic::async_trait]
+impl Control for Service {
+    type ConnectStream = Pin<Box<dyn Stream<Item = Result<ToGateway, Status>> + Send>>;
+
+    async fn connect(
+        &self,
+        request: Request<Streaming<FromGateway>>,
+    ) -> Result<Response<Self::ConnectStream>, Status> {
+        let state = &self.0;
+        if !authorized(request.metadata(), &state.gateway_token) {
+            return Err(Status::unauthenticated(
+                "this gateway token is not known here",
+            ));
+        }
+        if state.stopping.is_cancelled() {
+            return Err(Status::unavailable("the control plane is going down"));
+        }
+        let (down, answers) = mpsc::channel(PUSHES_MAX);
+        let task = follow(state.clone(), request.into_inner(), down);
+        state.tasks.spawn(task);
+        Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
+    }
+}
+
+type Down = mpsc::Sender<Result<ToGateway, Status>>;
+
+/// One stream from its hello to its end.
+async fn follow(state: AppState, mut up: Streaming<FromGateway>, down: Down) {
+    // Nothing is lost by a cancelled arm: each ends the stream.
+    let hello = tokio::select! {
+        () = state.stopping.cancelled() => return,
+        hello = tokio::time::timeout(HELLO_MAX, hello(&mut up)) => hello,
+    };
+    let Ok(Ok(hello)) = hello else {
+        let _gone = down.try_send(Err(Status::invalid_argument("expected a hello first")));
+        return;
+    };
+    let id = bounded_text(&hello.gateway_id, ID_BYTES_MAX);
+    if id.is_empty() || id != hello.gateway_id {
+        let rule = "gateway_id must have 1 to 128 bytes and no control characters";
+        let _gone = down.try_send(Err(Status::invalid_argument(rule)));
+        return;
+    }
+    let same_store = hello.epoch == state.epoch();
+    let running = if same_store { hello.generation } else { 0 };
+    let version = bounded_text(&hello.version, ID_BYTES_MAX);
+    let stream = match state.fleet.connect(&id, &version, running, Moment::now()) {
+        Ok(stream) => stream,
+        Err(full) => {
+            let _gone = down.try_send(Err(Status::resource_exhausted(full.to_string())));
+            return;
+        }
+    };
+    tracing::info!(gateway.id = %id, policy.generation = running, "bulkhead.gateway.connected");
+    let newest = state.rollout.follow();
+    let mut link = Link {
+        state,
+        id,
+        stream,
+        same_store,
+        newest,
+        sent: None,
+    };
+    link.greet(&hello);
+    link.run(up, down).await;
+    tracing::info!(gateway.id = %link.id, "bulkhead.gateway.gone");
+}
+
+async fn hello(up: &mut Streaming<FromGateway>) -> Result<Hello, Status> {
+    match up.message().await?.and_then(|message| message.message) {
+        Some(from_gateway::Message::Hello(hello)) => Ok(hello),
+        _ => Err(Status::invalid_argument("expected a hello first")),
+    }
+}
+
+/// What this end knows of one stream.
+struct Link {
+    state: AppState,
+    id: String,
+    stream: u64,
+    /// The numbers that the gateway speaks of are of this store.
+    same_store: bool,
+    newest: watch::Receiver<Arc<Published>>,
+    /// The generation that this stream last took down, whatever became of it.
+    sent: Option<u64>,
+}
+
+impl Drop for Link {
+    /// However the stream ends, the gateway is listed as gone.
+    fn drop(&mut self) {
+        self.state.fleet.disconnect(self.stream);
+    }
+}
+
+impl Link {
+    /// Sends nothing to a gateway that runs the newest generation already.
+    fn greet(&mut self, hello: &Hello) {
+        let newest = self.newest.borrow_and_update();
+        let number = newest.about.number;
+        if !self.same_store {
+            return;
+        }
+        if hello.generation == number && hello.digest == newest.about.digest {
+            self.sent = Some(number);
+        } else if hello.generation > number {
+            tracing::error!(
+                gateway.id = %self.id,
+                gateway.generation = hello.generation,
+                policy.generation = number,
+                "a gateway runs a newer generation than this store has: was a backup restored?"
+            );
+        }
+    }
+
+    async fn run(&mut self, mut up: Streaming<FromGateway>, down: Down) {
+        loop {
+            let due = self.sent != Some(self.newest.borrow().about.number);
+            // Nothing is lost by a cancelled arm: a message half received stays in `up`, a place
+            // that was not taken is not kept, and what changed is read from `newest` itself.
+            tokio::select! {
+                () = self.state.stopping.cancelled() => {
+                    let _full = down.try_send(Err(Status::unavailable("going down")));
+                    return;
+                }
+                () = down.closed() => return,
+                place = down.reserve(), if due => match place {
+                    Ok(place) => place.send(Ok(self.push())),
+                    Err(_) => return,
+                },
+                changed = self.newest.changed(), if !due => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
+                message = up.message() => match message {
+                    Ok(Some(FromGateway { message: Some(message) })) => {
+                        if !self.take(message) {
+                            return;
+                        }
+                    }
+                    Ok(Some(FromGateway { message: None })) => {}
+                    Ok(None) | Err(_) => return,
+                },
+            }
+        }
+    }
+
+    /// The newest generation, as it goes down.
+    fn push(&mut self) -> ToGateway {
+        let newest = Arc::clone(&self.newest.borrow_and_update());
+        self.sent = Some(newest.about.number);
+        let policy = PolicyPush {
+            generation: newest.about.number,
+            digest: newest.about.digest.clone(),
+            document: newest.json.clone(),
+            epoch: newest.epoch.clone(),
+        };
+        ToGateway {
+            message: Some(to_gateway::Message::Policy(policy)),
+        }
+    }
+
+    /// Takes one message; false ends the stream.
+    fn take(&mut self, message: from_gateway::Message) -> bool {
+        match message {
+            from_gateway::Message::Hello(_) => false,
+            from_gateway::Message::Answer(answer) => self.answered(answer),
+            from_gateway::Message::Report(report) => self.reported(report),
+        }
+    }
+
+    fn answered(&mut self, answer: Answer) -> bool {
+        let Answer {
+            generation,
+            outcome,
+        } = answer;
+        let (fleet, now) = (&self.state.fleet, Moment::now());
+        match outcome {
+            Some(answer::Outcome::Running(_) | answer::Outcome::AlreadyThere(_)) => {
+                self.same_store = true;
+                tracing::info!(
+                    gateway.id = %self.id,
+                    policy.generation = generation,
+                    "bulkhead.policy.applied"
+                );
+                fleet.runs(self.stream, generation, now)
+            }
+            Some(answer::Outcome::Refused(refused)) => {
+                let faults = faults_of(refused);
+                let first = faults.first();
+                tracing::warn!(
+                    gateway.id = %self.id,
+                    policy.generation = generation,
+                    fault.pointer = first.map(|fault| fault.pointer.as_str()),
+                    fault.rule = first.map(|fault| fault.rule.as_str()),
+                    "bulkhead.policy.refused"
+                );
+                fleet.refuses(self.stream, generation, faults, now)
+            }
+            None => false,
+        }
+    }
+
+    fn reported(&mut self, report: Report) -> bool {
+        let generation = if self.same_store {
+            report.generation
+        } else {
+            0
+        };
+        match figures_of(report) {
+            Ok(figures) => self
+                .state
+                .fleet
+                .report(self.stream, generation, figures, Moment::now()),
+            Err(error) => {
+                tracing::warn!(gateway.id = %self.id, %error, "a report is not understood");
+                false
+            }
+        }
+    }
+}
