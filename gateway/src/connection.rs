@@ -34,6 +34,8 @@ pub(crate) enum Fate {
     ClientGone,
     /// The client did not read: cut by us.
     SlowClient,
+    /// The client sent what only an attacker sends: cut by us.
+    Abuser,
 }
 
 /// What the client speaks.
@@ -61,6 +63,8 @@ pub(crate) struct Connection {
     leaving: Cell<bool>,
     going: Cell<bool>,
     blocked_since_us: Cell<Option<u64>>,
+    block_open_since_us: Cell<Option<u64>>,
+    watched: Cell<bool>,
     fate: Cell<Fate>,
     waker: RefCell<Option<Waker>>,
 }
@@ -80,6 +84,8 @@ impl Connection {
             leaving: Cell::new(false),
             going: Cell::new(false),
             blocked_since_us: Cell::new(None),
+            block_open_since_us: Cell::new(None),
+            watched: Cell::new(true),
             fate: Cell::new(Fate::Open),
             waker: RefCell::new(None),
         })
@@ -204,6 +210,29 @@ impl Connection {
 
     pub(crate) fn blocked_since_us(&self) -> Option<u64> {
         self.blocked_since_us.get()
+    }
+
+    /// Whether somebody is woken when the client sends or leaves. hyper reads no further while it
+    /// has a next request, or a piece of a body that nobody takes.
+    pub(crate) fn set_watched(&self, watched: bool) {
+        self.watched.set(watched);
+    }
+
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched.get() || self.is_http2()
+    }
+
+    /// HTTP/2: whether the head of a request has begun and not ended.
+    pub(crate) fn block_open(&self, open: bool, now_us: impl FnOnce() -> u64) {
+        match (open, self.block_open_since_us.get()) {
+            (true, None) => self.block_open_since_us.set(Some(now_us())),
+            (false, Some(_)) => self.block_open_since_us.set(None),
+            (true, Some(_)) | (false, None) => {}
+        }
+    }
+
+    pub(crate) fn block_open_since_us(&self) -> Option<u64> {
+        self.block_open_since_us.get()
     }
 
     /// When the phase began; `now_us` is asked only when nobody has looked since it changed.

@@ -14,8 +14,9 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::frames::FrameWatch;
 use crate::clock::Clock;
-use crate::connection::{Connection, Fate};
+use crate::connection::{Connection, Fate, Protocol};
 
 /// The socket, shared on its thread by hyper and the connection's driver.
 pub(crate) type Socket = Rc<RefCell<TcpStream>>;
@@ -28,6 +29,8 @@ pub(crate) struct ClientIo {
     prefix: Bytes,
     connection: Rc<Connection>,
     clock: Clock,
+    /// HTTP/2 only.
+    frames: Option<Box<FrameWatch>>,
 }
 
 impl ClientIo {
@@ -37,12 +40,32 @@ impl ClientIo {
         connection: &Rc<Connection>,
         clock: Clock,
     ) -> Self {
+        let frames = match connection.protocol() {
+            Protocol::Http1 => None,
+            Protocol::Http2 => Some(Box::new(FrameWatch::new(clock))),
+        };
         Self {
             socket: Rc::clone(socket),
             prefix,
             connection: Rc::clone(connection),
             clock,
+            frames,
         }
+    }
+
+    fn arrived(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.connection.bytes_arrived();
+        let Some(frames) = &mut self.frames else {
+            return Ok(());
+        };
+        if frames.see(bytes).is_err() {
+            self.connection.set_fate(Fate::Abuser);
+            return Err(io::Error::other("too many frames that carry nothing"));
+        }
+        let clock = self.clock;
+        self.connection
+            .block_open(frames.is_head_open(), || clock.now_us());
+        Ok(())
     }
 
     fn written(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -66,14 +89,19 @@ impl AsyncRead for ClientIo {
     ) -> Poll<io::Result<()>> {
         if !self.prefix.is_empty() {
             let length = self.prefix.len().min(buf.remaining());
-            buf.put_slice(&self.prefix.split_to(length));
-            return Poll::Ready(Ok(()));
+            let bytes = self.prefix.split_to(length);
+            buf.put_slice(&bytes);
+            self.connection.set_watched(false);
+            return Poll::Ready(self.arrived(&bytes));
         }
         let (room, before) = (buf.remaining(), buf.filled().len());
-        let mut socket = self.socket.borrow_mut();
-        let result = Pin::new(&mut *socket).poll_read(cx, buf);
+        let result = Pin::new(&mut *self.socket.borrow_mut()).poll_read(cx, buf);
+        self.connection.set_watched(result.is_pending());
         match &result {
-            Poll::Ready(Ok(())) if buf.filled().len() > before => self.connection.bytes_arrived(),
+            Poll::Ready(Ok(())) if buf.filled().len() > before => {
+                let bytes = buf.filled().get(before..).unwrap_or_default();
+                return Poll::Ready(self.arrived(bytes));
+            }
             Poll::Ready(Ok(())) if room == 0 => {}
             Poll::Ready(_) => self.connection.set_fate(Fate::ClientGone),
             Poll::Pending => {}

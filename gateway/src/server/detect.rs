@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::client_io::Socket;
 use super::refusal::HeadFault;
-use super::watchdog::{Due, Overdue, Watchdog};
+use super::watchdog::{Overdue, Watchdog};
 use super::{Context, End, Serve, linger};
 use crate::connection::{Connection, Fate, Phase, Protocol};
 
@@ -27,14 +27,9 @@ pub(super) async fn detect<S: Serve>(
     connection: &Rc<Connection>,
     context: &Context<S>,
 ) -> Result<(Protocol, Bytes), End> {
-    let first_us = context
-        .clock
-        .now_us()
-        .saturating_add(context.bounds.header_timeout_us);
-    let mut watchdog = Watchdog::new(context.clock, &context.bounds, first_us);
+    let mut watchdog = Watchdog::new(context.clock, context.bounds, connection);
     let mut buffer = BytesMut::zeroed(FIRST_READ_BYTES_MAX);
     let mut filled = 0_usize;
-    let mut closing_since_us = None;
     let found = poll_fn(|cx| {
         connection.remember_waker(cx.waker());
         if let Poll::Ready(read) = read_first(socket, cx, &mut buffer, &mut filled) {
@@ -43,14 +38,11 @@ pub(super) async fn detect<S: Serve>(
         if filled > 0 {
             connection.bytes_arrived();
         }
-        if connection.is_going() {
-            closing_since_us.get_or_insert_with(|| context.clock.now_us());
-            if connection.phase() == Phase::New && linger::is_unread_empty(&socket.borrow()) {
-                return Poll::Ready(Found::Overdue(Overdue::Idle));
-            }
+        let unspoken = connection.phase() == Phase::New;
+        if connection.is_going() && unspoken && linger::is_unread_empty(&socket.borrow()) {
+            return Poll::Ready(Found::Overdue(Overdue::Idle));
         }
-        let due = Due::of(connection, &context.bounds, context.clock, closing_since_us);
-        watchdog.poll(cx, due).map(Found::Overdue)
+        watchdog.poll(cx, connection).map(Found::Overdue)
     })
     .await;
     match found {

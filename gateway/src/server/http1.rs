@@ -6,7 +6,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Poll, ready};
 
 use bytes::Bytes;
 use http::{Request, Version};
@@ -16,7 +16,7 @@ use hyper_util::rt::TokioIo;
 
 use super::client_io::{ClientIo, Socket};
 use super::refusal::HeadFault;
-use super::watchdog::{Due, Overdue, Watchdog};
+use super::watchdog::{Overdue, Watchdog};
 use super::{Context, End, Serve, answer, linger};
 use crate::connection::{Connection, Fate, Phase};
 
@@ -39,12 +39,7 @@ pub(super) async fn drive<S: Serve>(
         answer(service.serve(Rc::clone(connection), request), running)
     });
     let mut http = context.bounds.http1().serve_connection(io, service);
-    let first_us = context
-        .clock
-        .now_us()
-        .saturating_add(context.bounds.header_timeout_us);
-    let mut watchdog = Watchdog::new(context.clock, &context.bounds, first_us);
-    let mut closing_since_us = None;
+    let mut watchdog = Watchdog::new(context.clock, context.bounds, connection);
     let (mut told_to_close, mut closed_idle) = (false, false);
     let outcome = poll_fn(|cx| {
         connection.remember_waker(cx.waker());
@@ -52,19 +47,25 @@ pub(super) async fn drive<S: Serve>(
             if let Poll::Ready(result) = Pin::new(&mut http).poll(cx) {
                 return Poll::Ready(Outcome::Finished(result));
             }
-            if connection.is_leaving() {
-                closing_since_us.get_or_insert_with(|| context.clock.now_us());
-                if !told_to_close && may_close(connection, socket) {
-                    // Idle: ends now. Busy: the answer says `connection: close`, unless its head
-                    // is out already; then the connection closes after it all the same.
-                    Pin::new(&mut http).graceful_shutdown();
-                    told_to_close = true;
-                    closed_idle = connection.phase() != Phase::Busy;
-                    continue;
+            if connection.is_leaving() && !told_to_close && may_close(connection, socket) {
+                // Idle: ends now. Busy: the answer says `connection: close`, unless its head
+                // is out already; then the connection closes after it all the same.
+                Pin::new(&mut http).graceful_shutdown();
+                told_to_close = true;
+                closed_idle = connection.phase() != Phase::Busy;
+                continue;
+            }
+            match ready!(watchdog.poll(cx, connection)) {
+                Overdue::Aged => connection.leave(),
+                Overdue::Unwatched if linger::has_left(&socket.borrow(), cx) => {
+                    connection.set_fate(Fate::ClientGone);
+                    return Poll::Ready(Outcome::Overdue(Overdue::Unwatched));
+                }
+                Overdue::Unwatched => {}
+                over @ (Overdue::Silent | Overdue::Idle | Overdue::Head | Overdue::Stalled) => {
+                    return Poll::Ready(Outcome::Overdue(over));
                 }
             }
-            let due = Due::of(connection, &context.bounds, context.clock, closing_since_us);
-            return watchdog.poll(cx, due).map(Outcome::Overdue);
         }
     })
     .await;
@@ -107,7 +108,7 @@ fn end_of_overdue<S: Serve>(
     context: &Context<S>,
 ) -> End {
     match overdue {
-        Overdue::Silent | Overdue::Idle => End::Quiet,
+        Overdue::Silent | Overdue::Idle | Overdue::Aged | Overdue::Unwatched => End::Quiet,
         Overdue::Head => End::Answer(context.service.refuse(connection, HeadFault::Timeout)),
         Overdue::Stalled => End::Reset,
     }

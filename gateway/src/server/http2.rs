@@ -6,7 +6,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,9 +20,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use super::bounds::Bounds;
 use super::client_io::{ClientIo, Socket};
 use super::tasks::Tasks;
-use super::watchdog::{Due, Overdue, Watchdog};
+use super::watchdog::{Overdue, Watchdog};
 use super::{Context, End, Serve, answer};
-use crate::connection::{Connection, Fate, Phase};
+use crate::connection::{Connection, Fate};
 
 /// Streams that one client may have open.
 const STREAMS_MAX: u32 = 100;
@@ -39,8 +39,6 @@ const CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
 /// How often a silent peer is asked whether it is there, and how long it may take to answer.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_ANSWER: Duration = Duration::from_secs(15);
-/// Longest wait for a client that was told to go and has nothing running.
-const GOODBYE_US: u64 = 2_000_000;
 
 /// hyper's tasks, one per stream, owned by the connection.
 #[derive(Clone, Debug)]
@@ -76,29 +74,27 @@ pub(super) async fn drive<S: Serve>(
     let streams = Streams(Rc::new(Tasks::new("stream")));
     let mut http = pin!(builder(&context.bounds, streams.clone()).serve_connection(io, service));
     connection.became_idle();
-    let clock = context.clock;
-    let first_us = clock
-        .now_us()
-        .saturating_add(context.bounds.header_timeout_us);
-    let mut watchdog = Watchdog::new(clock, &context.bounds, first_us);
-    let mut told_since_us = None;
+    let mut watchdog = Watchdog::new(context.clock, context.bounds, connection);
+    let mut told_to_go = false;
     let outcome = poll_fn(|cx| {
         connection.remember_waker(cx.waker());
         loop {
             if let Poll::Ready(result) = http.as_mut().poll(cx) {
                 return Poll::Ready(Outcome::Finished(result));
             }
-            if connection.is_leaving() && told_since_us.is_none() {
+            if connection.is_leaving() && !told_to_go {
+                // Two steps: no more streams, please; then, after its word, the last one's number.
                 http.as_mut().graceful_shutdown();
-                told_since_us = Some(clock.now_us());
+                told_to_go = true;
                 continue;
             }
-            let due = due(connection, context, told_since_us);
-            match watchdog.poll(cx, due) {
-                Poll::Ready(Overdue::Idle) if told_since_us.is_none() => {
-                    connection.leave();
+            match ready!(watchdog.poll(cx, connection)) {
+                Overdue::Aged => connection.leave(),
+                Overdue::Idle if !told_to_go => connection.leave(),
+                Overdue::Unwatched => {}
+                over @ (Overdue::Silent | Overdue::Idle | Overdue::Head | Overdue::Stalled) => {
+                    return Poll::Ready(Outcome::Overdue(over));
                 }
-                overdue => return overdue.map(Outcome::Overdue),
             }
         }
     })
@@ -109,28 +105,11 @@ pub(super) async fn drive<S: Serve>(
             End::Reset
         }
         Outcome::Overdue(_) => End::Quiet,
-        Outcome::Finished(_) if connection.fate() == Fate::ClientGone => End::Quiet,
-        Outcome::Finished(_) => End::Linger,
-    }
-}
-
-/// Once told to go, an idle client has a short time for it.
-fn due<S: Serve>(
-    connection: &Connection,
-    context: &Context<S>,
-    told_since_us: Option<u64>,
-) -> Option<Due> {
-    let due = Due::of(connection, &context.bounds, context.clock, None);
-    match (told_since_us, connection.phase()) {
-        (Some(told_us), Phase::Idle) => {
-            let idle_us = connection.phase_since_us(|| context.clock.now_us());
-            let at_us = told_us.max(idle_us).saturating_add(GOODBYE_US);
-            Some(Due {
-                at_us,
-                what: Overdue::Idle,
-            })
-        }
-        _ => due,
+        Outcome::Finished(_) => match connection.fate() {
+            Fate::Open => End::Linger,
+            Fate::ClientGone => End::Quiet,
+            Fate::SlowClient | Fate::Abuser => End::Reset,
+        },
     }
 }
 

@@ -3,10 +3,12 @@
 //! Separate because a plain close with unread bytes makes the kernel reset the connection, which
 //! can destroy an answer that the client has not read yet. It must never wait without a bound.
 
+use std::pin::pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -73,4 +75,20 @@ pub(super) fn is_unread_empty(stream: &TcpStream) -> bool {
     let mut byte = [std::mem::MaybeUninit::uninit()];
     // 0 is the client's own end, an error no bytes: either way nothing is lost.
     !matches!(SockRef::from(stream).peek(&mut byte), Ok(1..))
+}
+
+/// True when the client has closed or reset, even behind bytes that nobody has read.
+pub(super) fn has_left(stream: &TcpStream, cx: &mut Context<'_>) -> bool {
+    let mut byte = [std::mem::MaybeUninit::uninit()];
+    match SockRef::from(stream).peek(&mut byte) {
+        Ok(0) => return true,
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+        Err(_) => return true,
+    }
+    match pin!(stream.ready(Interest::READABLE)).poll(cx) {
+        Poll::Ready(Ok(ready)) => ready.is_read_closed(),
+        Poll::Ready(Err(_)) => true,
+        Poll::Pending => false,
+    }
 }

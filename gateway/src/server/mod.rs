@@ -9,6 +9,7 @@ mod bounds;
 mod census;
 mod client_io;
 mod detect;
+mod frames;
 mod http1;
 mod http2;
 mod linger;

@@ -10,14 +10,22 @@ use tokio::time::Sleep;
 
 use super::bounds::Bounds;
 use crate::clock::Clock;
-use crate::connection::{Connection, Phase};
+use crate::connection::{Connection, Phase, Protocol};
 
 /// A half-sent head does not hold up the end of the process for longer.
-const CLOSING_HEAD_GRACE_US: u64 = 2_000_000;
+const LEAVING_HEAD_US: u64 = 2_000_000;
+/// Longest wait for an HTTP/2 client that was told to go and has nothing running.
+const GOODBYE_US: u64 = 2_000_000;
+/// How often a client is looked at whose bytes nobody waits for.
+const LOOK_US: u64 = 50_000;
+/// Age at which a connection takes its last request, so that clients spread anew.
+const AGE_US: u64 = 3_600_000_000;
+/// The ages of many connections made at once differ by up to this.
+const AGE_SPREAD_US: u64 = 600_000_000;
 
 /// A bound that ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overdue {
+pub(super) enum Overdue {
     /// Not one byte was sent.
     Silent,
     /// No request for too long.
@@ -26,92 +34,130 @@ pub(crate) enum Overdue {
     Head,
     /// The client does not read.
     Stalled,
+    /// Old enough for its last request.
+    Aged,
+    /// Nobody waits for the client's bytes: see whether it is still there.
+    Unwatched,
 }
 
-/// The next bound of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Due {
-    pub(crate) at_us: u64,
-    pub(crate) what: Overdue,
+/// When the next bound runs out.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    at_us: u64,
+    what: Overdue,
 }
 
-impl Due {
-    /// The next bound in the phase that `connection` is in; `None` while it is busy and moving.
-    /// `closing_since_us`: since when no further request is wanted.
-    pub(crate) fn of(
-        connection: &Connection,
-        bounds: &Bounds,
-        clock: Clock,
-        closing_since_us: Option<u64>,
-    ) -> Option<Self> {
-        let since_us = || connection.phase_since_us(|| clock.now_us());
-        let after = |bound_us: u64, what| {
-            Some(Self {
-                at_us: since_us().saturating_add(bound_us),
-                what,
-            })
-        };
-        let of_phase = match connection.phase() {
-            Phase::New => after(bounds.header_timeout_us, Overdue::Silent),
-            Phase::Idle => after(bounds.keepalive_idle_us, Overdue::Idle),
-            Phase::Head => after(bounds.header_timeout_us, Overdue::Head).map(|due| {
-                let grace = closing_since_us.map(|at| at.saturating_add(CLOSING_HEAD_GRACE_US));
-                Self {
-                    at_us: due.at_us.min(grace.unwrap_or(u64::MAX)),
-                    ..due
-                }
-            }),
-            Phase::Busy => None,
-        };
-        let stalled = connection.blocked_since_us().map(|since_us| Self {
-            at_us: since_us.saturating_add(bounds.write_stall_us),
-            what: Overdue::Stalled,
-        });
-        match (of_phase, stalled) {
-            (Some(one), Some(other)) if other.at_us < one.at_us => Some(other),
-            (None, other) => other,
-            (one, _) => one,
-        }
-    }
-}
-
-/// The timer.
+/// The timer and what it has to know.
 #[derive(Debug)]
-pub(crate) struct Watchdog {
+pub(super) struct Watchdog {
     clock: Clock,
+    bounds: Bounds,
     sleep: Pin<Box<Sleep>>,
     armed_us: u64,
-    /// No bound begins nearer than this: a busy connection is looked at again so much later.
-    shortest_us: u64,
+    aged_us: u64,
+    leaving_since_us: Option<u64>,
+    look_us: Option<u64>,
 }
 
 impl Watchdog {
-    pub(crate) fn new(clock: Clock, bounds: &Bounds, first_us: u64) -> Self {
-        let shortest_us = bounds.header_timeout_us.min(bounds.keepalive_idle_us);
+    pub(super) fn new(clock: Clock, bounds: Bounds, connection: &Connection) -> Self {
+        let now_us = clock.now_us();
+        let armed_us = now_us.saturating_add(bounds.header_timeout_us);
+        let spread_us = u64::from(connection.peer().port()).saturating_mul(1_000_000);
+        let spread_us = spread_us.checked_rem(AGE_SPREAD_US).unwrap_or_default();
         Self {
             clock,
-            sleep: Box::pin(tokio::time::sleep_until(clock.instant(first_us))),
-            armed_us: first_us,
-            shortest_us: shortest_us.min(bounds.write_stall_us).max(1_000),
+            bounds,
+            sleep: Box::pin(tokio::time::sleep_until(clock.instant(armed_us))),
+            armed_us,
+            aged_us: now_us.saturating_add(AGE_US).saturating_add(spread_us),
+            leaving_since_us: None,
+            look_us: None,
         }
     }
 
-    /// Ready when `due` has passed. The task is woken at the latest then.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, due: Option<Due>) -> Poll<Overdue> {
-        if let Some(due) = due
-            && due.at_us < self.armed_us
-        {
+    /// Ready when a bound has run out. The task is woken at the latest then.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, connection: &Connection) -> Poll<Overdue> {
+        let due = self.next(connection);
+        if due.at_us < self.armed_us {
             self.arm(due.at_us);
         }
         while self.sleep.as_mut().poll(cx).is_ready() {
             let now_us = self.clock.now_us();
-            match due {
-                Some(due) if due.at_us <= now_us => return Poll::Ready(due.what),
-                Some(due) => self.arm(due.at_us),
-                None => self.arm(now_us.saturating_add(self.shortest_us)),
+            if due.at_us <= now_us {
+                // Looked for again only after another while.
+                self.look_us = None;
+                return Poll::Ready(due.what);
             }
+            // While a request runs, bounds that are nearer may begin before the timer fires; they
+            // move it then. So it may sleep as long as what is known allows.
+            self.arm(due.at_us);
         }
         Poll::Pending
+    }
+
+    fn next(&mut self, connection: &Connection) -> Due {
+        let mut due = Due {
+            at_us: u64::MAX,
+            what: Overdue::Idle,
+        };
+        let mut consider = |at_us: u64, what| {
+            if at_us < due.at_us {
+                due = Due { at_us, what };
+            }
+        };
+        let clock = self.clock;
+        if connection.is_leaving() {
+            self.leaving_since_us.get_or_insert_with(|| clock.now_us());
+        } else {
+            consider(self.aged_us, Overdue::Aged);
+        }
+        let since_us = || connection.phase_since_us(|| clock.now_us());
+        match connection.phase() {
+            Phase::New => {
+                let at_us = since_us().saturating_add(self.bounds.header_timeout_us);
+                consider(at_us, Overdue::Silent);
+            }
+            Phase::Idle => {
+                let at_us = since_us().saturating_add(self.bounds.keepalive_idle_us);
+                consider(at_us, Overdue::Idle);
+                if let (Some(told_us), Protocol::Http2) =
+                    (self.leaving_since_us, connection.protocol())
+                {
+                    consider(
+                        told_us.max(since_us()).saturating_add(GOODBYE_US),
+                        Overdue::Idle,
+                    );
+                }
+            }
+            Phase::Head => {
+                consider(
+                    since_us().saturating_add(self.bounds.header_timeout_us),
+                    Overdue::Head,
+                );
+                if let Some(told_us) = self.leaving_since_us {
+                    consider(told_us.saturating_add(LEAVING_HEAD_US), Overdue::Head);
+                }
+            }
+            Phase::Busy if connection.is_watched() => self.look_us = None,
+            Phase::Busy => {
+                let at_us = self.look_us.get_or_insert_with(|| clock.now_us() + LOOK_US);
+                consider(*at_us, Overdue::Unwatched);
+            }
+        }
+        if let Some(blocked_us) = connection.blocked_since_us() {
+            consider(
+                blocked_us.saturating_add(self.bounds.write_stall_us),
+                Overdue::Stalled,
+            );
+        }
+        if let Some(open_us) = connection.block_open_since_us() {
+            consider(
+                open_us.saturating_add(self.bounds.header_timeout_us),
+                Overdue::Head,
+            );
+        }
+        due
     }
 
     fn arm(&mut self, at_us: u64) {
