@@ -1,0 +1,148 @@
+//! L1 to L5: a route against what its author assumes of the traffic.
+//!
+//! Separate because these rules need `assume` and say nothing without it, but for the budget of
+//! retries. A closed or unlimited route must never be judged: it has no slots to fill.
+
+use compartment::policy::{Assume, Path, Route};
+
+use super::{Finding, Severity};
+use crate::sizing::{Exact, in_flight, time, time_to_fill, worst_case};
+
+/// What the rules reckon with.
+struct Traffic {
+    rate: Exact,
+    p99: Exact,
+    attempt: Exact,
+    limit: u32,
+}
+
+/// Judges one route.
+pub(super) fn lint(path: &Path, route: &Route, findings: &mut Vec<Finding>) {
+    let limit = route.compartment.limit.slots().filter(|limit| *limit > 0);
+    let traffic = route.compartment.assume.zip(limit).map(|(assume, limit)| {
+        let Assume { rate_milli, p99 } = assume;
+        Traffic {
+            rate: Exact::rate(rate_milli),
+            p99: Exact::seconds(p99),
+            attempt: Exact::seconds(route.timeout.attempt),
+            limit,
+        }
+    });
+    if let Some(traffic) = &traffic {
+        normal_peak(path, traffic, findings);
+        timeout(path, traffic, findings);
+    }
+    retries(path, route, traffic.as_ref(), findings);
+}
+
+/// L1: the limit covers the normal peak.
+fn normal_peak(path: &Path, traffic: &Traffic, findings: &mut Vec<Finding>) {
+    let Traffic {
+        rate, p99, limit, ..
+    } = traffic;
+    let need = in_flight(*rate, *p99);
+    if Exact::whole((*limit).into()) < need {
+        findings.push(Finding {
+            rule: "L1",
+            severity: Severity::Warning,
+            path: path.key("compartment").key("limit"),
+            message: format!(
+                "the normal peak is {rate}/s x {} = {need} in flight; limit {limit} is below it",
+                time(*p99)
+            ),
+        });
+    }
+}
+
+/// L2: the timeout is shorter than the time to fill; L4: it does not cut off the healthy tail.
+fn timeout(path: &Path, traffic: &Traffic, findings: &mut Vec<Finding>) {
+    let Traffic {
+        rate,
+        p99,
+        attempt,
+        limit,
+    } = traffic;
+    let path = path.key("timeout").key("attempt");
+    let fill = time_to_fill(*limit, Exact::ZERO, *rate);
+    if *attempt >= fill {
+        findings.push(Finding {
+            rule: "L2",
+            severity: Severity::Error,
+            path: path.clone(),
+            message: format!(
+                "the slots fill in {limit} / {rate}/s = {}; attempt {} must be shorter",
+                time(fill),
+                time(*attempt)
+            ),
+        });
+    }
+    if attempt <= p99 {
+        findings.push(Finding {
+            rule: "L4",
+            severity: Severity::Warning,
+            path,
+            message: format!(
+                "attempt {} cuts off healthy calls: their p99 is {}",
+                time(*attempt),
+                time(*p99)
+            ),
+        });
+    }
+}
+
+/// L3: the worst case with retries fits; L5: retries have a budget.
+fn retries(path: &Path, route: &Route, traffic: Option<&Traffic>, findings: &mut Vec<Finding>) {
+    let Some(retry) = route.retry.as_ref().filter(|retry| retry.attempts > 1) else {
+        return;
+    };
+    let path = path.key("retry").key("budget");
+    let extra = match retry.budget {
+        Some(budget) => Exact::share(budget),
+        None => Exact::whole(retry.attempts.saturating_sub(1).into()),
+    };
+    let worst = traffic.map(|traffic| {
+        let Traffic {
+            rate,
+            attempt,
+            limit,
+            ..
+        } = traffic;
+        let worst = worst_case(*rate, extra, *attempt);
+        let fits = worst <= Exact::whole((*limit).into());
+        let factor = Exact::ONE.plus(extra);
+        let sum = format!(
+            "{rate}/s x {factor} x {} = {worst} in flight",
+            time(*attempt)
+        );
+        (fits, sum, limit)
+    });
+    let (rule, severity, message) = match (retry.budget, worst) {
+        (Some(_), Some((false, sum, limit))) => (
+            "L3",
+            Severity::Error,
+            format!("the worst case is {sum}; limit {limit} is below it"),
+        ),
+        (Some(_), _) => return,
+        (None, Some((false, sum, limit))) => (
+            "L5",
+            Severity::Error,
+            format!("without a budget all may be repeated: {sum}; limit {limit} is below it"),
+        ),
+        (None, Some((true, sum, limit))) => (
+            "L5",
+            Severity::Warning,
+            format!("without a budget all may be repeated: {sum}, within limit {limit}; set one"),
+        ),
+        (None, None) => (
+            "L5",
+            Severity::Warning,
+            "retries have no budget: when the upstream fails, all are repeated".to_owned(),
+        ),
+    };
+    findings.push(Finding {
+        rule,
+        severity,
+        path,
+        message,
+    });
+}

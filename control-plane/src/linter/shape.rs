@@ -1,0 +1,190 @@
+//! Findings that need no assumption: what has no effect, waits too long, or is sized apart.
+//!
+//! Separate from the sums over assumed traffic. These are warnings: a policy that is odd must
+//! never be refused for it.
+
+use std::collections::HashMap;
+
+use compartment::Limit;
+use compartment::policy::{Identifier, Path, Policy, Route, Unknown};
+
+use super::{Finding, Severity};
+use crate::sizing::{Exact, time};
+
+/// The most places to wait that need no second thought.
+const QUEUE_PLACES_FEW: u32 = 9;
+
+/// The most terms of a sum that a message spells out.
+const TERMS_SHOWN_MAX: usize = 8;
+
+fn warning(rule: &'static str, path: Path, message: String) -> Finding {
+    Finding {
+        rule,
+        severity: Severity::Warning,
+        path,
+        message,
+    }
+}
+
+/// One route by itself.
+pub(super) fn lint_route(path: &Path, policy: &Policy, route: &Route, findings: &mut Vec<Finding>) {
+    let compartment = &route.compartment;
+    let here = path.key("compartment");
+    if compartment.queue > QUEUE_PLACES_FEW {
+        let places = compartment.queue;
+        let message =
+            format!("{places} places to wait; above {QUEUE_PLACES_FEW} a queue hides an overload");
+        findings.push(warning("P2", here.key("queue"), message));
+    }
+    bounds(path, route, findings);
+    let unlimited = compartment.limit == Limit::UNLIMITED;
+    let without_effect = [
+        (
+            unlimited && compartment.class_reserve > 0,
+            "class_reserve",
+            "the limit is unlimited",
+        ),
+        (
+            unlimited && compartment.tenant_share.is_some(),
+            "tenant_share",
+            "the limit is unlimited",
+        ),
+        (
+            policy.identify.is_none() && compartment.tenant_share.is_some(),
+            "tenant_share",
+            "there is no [identify], so no request has a tenant",
+        ),
+        (
+            policy.identify.is_none() && compartment.tenant_limit.is_some(),
+            "tenant_limit",
+            "there is no [identify], so no request has a tenant",
+        ),
+    ];
+    for (applies, key, why) in without_effect {
+        if applies {
+            findings.push(warning(
+                "effect",
+                here.key(key),
+                format!("has no effect: {why}"),
+            ));
+        }
+    }
+}
+
+/// Of several bounds the first to run out ends the exchange: one that never does is a mistake.
+fn bounds(path: &Path, route: &Route, findings: &mut Vec<Finding>) {
+    let written = |duration| time(Exact::seconds(duration));
+    let (timeout, compartment) = (&route.timeout, &route.compartment);
+    let total = written(timeout.total);
+    if timeout.attempt > timeout.total {
+        let message = format!(
+            "attempt {} never runs out: total {total} does",
+            written(timeout.attempt)
+        );
+        findings.push(warning(
+            "bounds",
+            path.key("timeout").key("attempt"),
+            message,
+        ));
+    }
+    if compartment.queue_wait > timeout.total {
+        let wait = written(compartment.queue_wait);
+        let message = format!("a wait of {wait} never runs out: total {total} does");
+        findings.push(warning(
+            "bounds",
+            path.key("compartment").key("queue_wait"),
+            message,
+        ));
+    }
+    if compartment.hold_max < timeout.attempt {
+        let hold = written(compartment.hold_max);
+        let attempt = written(timeout.attempt);
+        let message = format!("a hold of at most {hold} ends every attempt before its {attempt}");
+        findings.push(warning(
+            "bounds",
+            path.key("compartment").key("max_hold"),
+            message,
+        ));
+    }
+}
+
+/// L14: guarantees over one upstream against its own limit, which wins.
+pub(super) fn lint_upstreams(policy: &Policy, findings: &mut Vec<Finding>) {
+    let mut guarantees: HashMap<usize, Vec<u32>> = HashMap::new();
+    for route in &policy.routes {
+        if route.compartment.reserved > 0 {
+            guarantees
+                .entry(route.upstream)
+                .or_default()
+                .push(route.compartment.reserved);
+        }
+    }
+    for (index, upstream) in policy.upstreams.iter().enumerate() {
+        let Some(limit) = upstream.limit.slots() else {
+            continue;
+        };
+        let Some(terms) = guarantees.get(&index) else {
+            continue;
+        };
+        let sum: u64 = terms.iter().copied().map(u64::from).sum();
+        if sum > limit.into() {
+            let mut shown: Vec<String> = terms
+                .iter()
+                .take(TERMS_SHOWN_MAX)
+                .map(u32::to_string)
+                .collect();
+            if terms.len() > TERMS_SHOWN_MAX {
+                shown.push("…".to_owned());
+            }
+            let message = format!(
+                "the routes over it are guaranteed {} = {sum} slots; its limit {limit} wins",
+                shown.join(" + ")
+            );
+            let path = Path::root()
+                .key("upstreams")
+                .key(upstream.id.as_str())
+                .key("limit");
+            findings.push(warning("L14", path, message));
+        }
+    }
+}
+
+/// Tenants that nobody can be, and identities that nobody has.
+pub(super) fn lint_tenants(policy: &Policy, findings: &mut Vec<Finding>) {
+    let root = Path::root();
+    let Some(identify) = &policy.identify else {
+        if !policy.tenants.is_empty() {
+            let message = "has no effect: there is no [identify]".to_owned();
+            findings.push(warning("effect", root.key("tenants"), message));
+        }
+        return;
+    };
+    if policy.tenants.is_empty() && identify.unknown == Unknown::Reject {
+        let message = "there are no tenants, so every request is refused".to_owned();
+        findings.push(warning(
+            "effect",
+            root.key("identify").key("unknown"),
+            message,
+        ));
+    }
+    let by = |found: fn(&Identifier) -> bool| identify.by.iter().any(found);
+    let by_key = by(|identifier| matches!(identifier, Identifier::ApiKey { .. }));
+    let by_host = by(|identifier| matches!(identifier, Identifier::Host));
+    for tenant in &policy.tenants {
+        let path = root.key("tenants").key(tenant.id.as_str());
+        let checks = [
+            (
+                !by_key && !tenant.api_keys.is_empty(),
+                "api_keys",
+                "api_key",
+            ),
+            (!by_host && !tenant.hosts.is_empty(), "hosts", "host"),
+        ];
+        for (applies, key, way) in checks {
+            if applies {
+                let message = format!("has no effect: identify.by has no {way}");
+                findings.push(warning("effect", path.key(key), message));
+            }
+        }
+    }
+}
