@@ -27,7 +27,8 @@ use crate::standing::Standing;
 
 /// Most connections at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 128;
-const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest wait for a request, on a kept connection too.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// A connection takes no further request after this.
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(60);

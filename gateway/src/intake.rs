@@ -93,10 +93,9 @@ impl Intake {
         match &answer {
             Answer::Running => {
                 tracing::info!(
-                    event.name = "bulkhead.policy.applied",
                     policy.generation = offered.generation,
                     policy.digest = offered.digest,
-                    "policy applied"
+                    "bulkhead.policy.applied"
                 );
                 *running = Some(offered);
                 self.standing.policy_live(self.clock.now_us());
@@ -217,13 +216,13 @@ pub(crate) fn texts(faults: &[Fault]) -> String {
         .join("; ")
 }
 
-/// One line for a refused policy, with everything that was wrong in it.
+/// One line for a refused policy, with everything that was wrong in it. The policy before it
+/// stays in force.
 pub(crate) fn log_refused(generation: u64, faults: &str) {
     tracing::error!(
-        event.name = "bulkhead.policy.refused",
         policy.generation = generation,
         policy.faults = faults,
-        "policy refused; the one before it stays in force"
+        "bulkhead.policy.refused"
     );
 }
 

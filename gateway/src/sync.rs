@@ -185,7 +185,8 @@ impl Link {
         let (outbound, queue) = mpsc::channel(OUTBOUND_MAX);
         // The greeting is queued before the call, so that it is the first message.
         send(&outbound, Message::Hello(self.hello())).await?;
-        let mut inbound = self.call(channel, queue).await?;
+        // The channel is kept: without a handle on it nothing would say that it is still wanted.
+        let mut inbound = self.call(channel.clone(), queue).await?;
         self.standing.set_connected(true);
         tracing::info!(control.address = %self.endpoint.uri(), "connected to the control plane");
         self.logged = None;
