@@ -35,8 +35,12 @@ pub(super) async fn drive<S: Serve>(
     let io = TokioIo::new(ClientIo::new(socket, prefix, connection, context.clock));
     let service = service_fn(|request: Request<Incoming>| {
         let running = connection.begin_request(request.version() == Version::HTTP_10);
-        let service = context.service.clone();
-        answer(service.serve(Rc::clone(connection), request), running)
+        answer(
+            context.service.clone(),
+            Rc::clone(connection),
+            request,
+            running,
+        )
     });
     let mut http = context.bounds.http1().serve_connection(io, service);
     let mut watchdog = Watchdog::new(context.clock, context.bounds, connection);

@@ -66,10 +66,7 @@ pub(super) async fn drive<S: Serve>(
     let service = service_fn(move |request: Request<Incoming>| {
         let (connection, service) = &owned;
         let running = connection.begin_request(false);
-        answer(
-            service.clone().serve(Rc::clone(connection), request),
-            running,
-        )
+        answer(service.clone(), Rc::clone(connection), request, running)
     });
     let streams = Streams(Rc::new(Tasks::new("stream")));
     let mut http = pin!(builder(&context.bounds, streams.clone()).serve_connection(io, service));

@@ -8,6 +8,7 @@ mod body;
 mod bounds;
 mod census;
 mod client_io;
+pub(crate) mod descriptors;
 mod detect;
 mod frames;
 mod http1;
@@ -21,7 +22,7 @@ mod tests;
 mod watchdog;
 
 use std::cell::RefCell;
-use std::fmt;
+use std::convert::Infallible;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -36,7 +37,7 @@ pub(crate) use self::body::Tracked;
 pub(crate) use self::bounds::Bounds;
 pub(crate) use self::census::Census;
 use self::client_io::Socket;
-pub(crate) use self::listen::Listeners;
+pub(crate) use self::listen::{Listeners, bind};
 pub(crate) use self::refusal::HeadFault;
 use self::tasks::Contained;
 pub(crate) use self::tasks::Tasks;
@@ -54,6 +55,9 @@ pub(crate) trait Serve: Clone + 'static {
         connection: Rc<Connection>,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Self::Body>> + 'static;
+
+    /// The answer when [`Self::serve`] panicked.
+    fn broken(&self, connection: &Connection) -> Response<Self::Body>;
 
     /// The document for a head that cannot be read.
     fn refuse(&self, connection: &Connection, fault: HeadFault) -> Response<Bytes>;
@@ -101,35 +105,25 @@ pub(crate) enum End {
     Reset,
 }
 
-/// The handler panicked; the connection or stream is cut.
-#[derive(Debug)]
-pub(crate) struct HandlerPanicked;
-
-impl fmt::Display for HandlerPanicked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the handler of a request panicked")
-    }
-}
-
-impl std::error::Error for HandlerPanicked {}
-
 /// Answers one request and marks it as running until its answer has ended.
-async fn answer<B>(
-    answer: impl Future<Output = Response<B>>,
+async fn answer<S: Serve>(
+    service: S,
+    connection: Rc<Connection>,
+    request: Request<Incoming>,
     running: Running,
-) -> Result<Response<Tracked<B>>, HandlerPanicked> {
-    match (Contained { task: answer }).await {
-        Ok(mut response) => {
-            if running.is_last_answer() {
-                response
-                    .headers_mut()
-                    .insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-            Ok(response.map(|body| Tracked::new(body, running)))
-        }
+) -> Result<Response<Tracked<S::Body>>, Infallible> {
+    let answering = service.clone().serve(Rc::clone(&connection), request);
+    let mut response = match (Contained { task: answering }).await {
+        Ok(response) => response,
         Err(_) => {
             tracing::error!("a request handler panicked; its permits were given back");
-            Err(HandlerPanicked)
+            service.broken(&connection)
         }
+    };
+    if running.is_last_answer() {
+        response
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
     }
+    Ok(response.map(|body| Tracked::new(body, running)))
 }
