@@ -4,17 +4,19 @@
 //! is closed until somebody opens it. It must never log or repeat what a caller offered.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use base64::Engine as _;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use wire::Secret;
+use wire::{Secret, SecretError};
 
 use crate::api::Problem;
 use crate::limits::Author;
+use crate::pages;
 use crate::request_id::RequestId;
+use crate::session::Sessions;
 use crate::state::AppState;
 
 /// Paths that anybody may read.
@@ -29,6 +31,14 @@ pub(crate) struct Peer(pub(crate) SocketAddr);
 pub(crate) struct Caller {
     /// As the audit names it.
     pub(crate) name: &'static str,
+    /// Whether a browser's session let it in.
+    pub(crate) session: bool,
+}
+
+impl Caller {
+    const fn named(name: &'static str) -> Self {
+        Self { name, session: false }
+    }
 }
 
 /// The rules of this process.
@@ -36,6 +46,7 @@ pub(crate) struct Caller {
 pub(crate) struct Auth {
     no_login: bool,
     admin_token: Option<Secret>,
+    sessions: Sessions,
 }
 
 /// Why a request is not let in.
@@ -62,10 +73,7 @@ pub(crate) enum Denied {
 impl Auth {
     /// Rules from the settings.
     pub(crate) fn new(no_login: bool, admin_token: Option<Secret>) -> Self {
-        Self {
-            no_login,
-            admin_token,
-        }
+        Self { no_login, admin_token, sessions: Sessions::default() }
     }
 
     /// Decides about one request.
@@ -74,57 +82,54 @@ impl Auth {
         method: &Method,
         headers: &HeaderMap,
         host: Option<&str>,
+        now: Instant,
     ) -> Admitted {
         if self.no_login && !host.is_some_and(is_loopback_name) {
             return Err(Denied::Host);
         }
-        match (credential(headers), &self.admin_token) {
-            (Some(Credential::Bearer(offered)), Some(own)) if own.matches(&offered) => Ok(Caller {
-                name: "admin token",
-            }),
-            // A browser sends these by itself, whoever wrote the page.
-            (Some(Credential::Basic(offered)), Some(own)) if own.matches(&offered) => {
-                same_origin(method, headers, host).map(|()| Caller {
-                    name: "admin token",
-                })
-            }
-            (Some(_), Some(_)) => Err(Denied::WrongToken),
-            (_, _) if self.no_login => {
-                same_origin(method, headers, host).map(|()| Caller { name: "operator" })
-            }
-            (Some(_), None) => Err(Denied::WrongToken),
-            (None, _) => Err(Denied::NoToken),
+        // No browser adds a token by itself, so a token is proof of intent too.
+        if let (Some(offered), Some(own)) = (bearer(headers), &self.admin_token) {
+            let known = own.matches(offered);
+            return known.then_some(Caller::named("admin token")).ok_or(Denied::WrongToken);
         }
+        if self.no_login {
+            same_origin(method, headers, host)?;
+            return Ok(Caller::named("operator"));
+        }
+        if self.sessions.holds(headers, now) {
+            same_origin(method, headers, host)?;
+            return Ok(Caller { name: "admin token", session: true });
+        }
+        Err(if bearer(headers).is_some() { Denied::WrongToken } else { Denied::NoToken })
+    }
+
+    /// Opens a session for whoever holds the admin token; `None` for everybody else.
+    pub(crate) fn sign_in(
+        &self,
+        offered: &str,
+        now: Instant,
+    ) -> Result<Option<Secret>, SecretError> {
+        let known = self.admin_token.as_ref().is_some_and(|own| own.matches(offered));
+        known.then(|| self.sessions.open(now)).transpose()
+    }
+
+    /// Ends the session of this browser.
+    pub(crate) fn sign_out(&self, headers: &HeaderMap) {
+        self.sessions.close(headers);
     }
 }
 
 /// The verdict.
 pub(crate) type Admitted = Result<Caller, Denied>;
 
-enum Credential {
-    Bearer(String),
-    Basic(String),
-}
-
-fn credential(headers: &HeaderMap) -> Option<Credential> {
+fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, rest) = value.split_once(' ')?;
-    if scheme.eq_ignore_ascii_case("bearer") {
-        return Some(Credential::Bearer(rest.trim().to_owned()));
-    }
-    if !scheme.eq_ignore_ascii_case("basic") {
-        return None;
-    }
-    let bytes = base64::engine::general_purpose::STANDARD
-        .decode(rest.trim())
-        .ok()?;
-    let text = String::from_utf8(bytes).ok()?;
-    text.split_once(':')
-        .map(|(_, password)| Credential::Basic(password.to_owned()))
+    scheme.eq_ignore_ascii_case("bearer").then(|| rest.trim())
 }
 
 /// True when a change cannot come from another site's page, or nothing is changed.
-fn same_origin(method: &Method, headers: &HeaderMap, host: Option<&str>) -> Result<(), Denied> {
+pub(crate) fn same_origin(method: &Method, headers: &HeaderMap, host: Option<&str>) -> Result<(), Denied> {
     if method.is_safe() {
         return Ok(());
     }
@@ -146,7 +151,7 @@ fn same_origin(method: &Method, headers: &HeaderMap, host: Option<&str>) -> Resu
 }
 
 /// A name that no other site's page can have: the browser resolves none of them.
-fn is_loopback_name(host: &str) -> bool {
+pub(crate) fn is_loopback_name(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or(""),
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
@@ -171,14 +176,19 @@ pub(crate) async fn guard(
     next: Next,
 ) -> Response {
     let path = request.uri().path();
-    let verdict = state
-        .auth
-        .admit(request.method(), request.headers(), host_of(&request));
-    let is_public = PUBLIC.contains(&path) && request.method().is_safe();
-    let caller = match verdict {
+    let is_api = path.starts_with("/api/");
+    let is_public = match is_api {
+        true => PUBLIC.contains(&path) && request.method().is_safe(),
+        false => pages::is_public(path),
+    };
+    let (method, headers) = (request.method(), request.headers());
+    let caller = match state.auth.admit(method, headers, host_of(&request), crate::clock::now()) {
         Ok(caller) => caller,
-        Err(Denied::NoToken | Denied::WrongToken) if is_public => Caller { name: "anybody" },
-        Err(denied) => return refuse(denied, path.starts_with("/api/")),
+        Err(Denied::NoToken | Denied::WrongToken) if is_public => Caller::named("anybody"),
+        Err(Denied::NoToken) if !is_api && method.is_safe() => {
+            return pages::redirect_to_sign_in(&request);
+        }
+        Err(denied) => return refuse(denied, is_api),
     };
     request.extensions_mut().insert(caller);
     next.run(request).await
@@ -195,16 +205,8 @@ fn refuse(denied: Denied, is_api: bool) -> Response {
         (status, format!("{denied}\n")).into_response()
     };
     if status == StatusCode::UNAUTHORIZED {
-        // Pages are read by browsers, which can ask for a password: the admin token is one.
-        let scheme = if is_api {
-            "Bearer"
-        } else {
-            "Basic realm=\"bulkhead\", charset=\"UTF-8\""
-        };
-        let scheme = HeaderValue::from_static(scheme);
-        response
-            .headers_mut()
-            .insert(header::WWW_AUTHENTICATE, scheme);
+        let scheme = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
     }
     response
 }
@@ -242,19 +244,19 @@ mod tests {
         let host = headers
             .get("host")
             .map(|value| value.to_str().unwrap().to_owned());
-        auth.admit(&method, &headers, Some(host.as_deref().unwrap_or(HERE)))
+        let host = host.as_deref().unwrap_or(HERE);
+        auth.admit(&method, &headers, Some(host), crate::clock::now())
     }
 
     fn closed() -> Auth {
         Auth::new(false, Some(Secret::new(TOKEN).unwrap()))
     }
 
-    fn basic(password: &str) -> String {
-        let text = format!("admin:{password}");
-        format!(
-            "Basic {}",
-            base64::engine::general_purpose::STANDARD.encode(text)
-        )
+    /// The cookie of a session that holds.
+    fn signed_in(auth: &Auth) -> String {
+        let id = auth.sign_in(TOKEN, crate::clock::now()).unwrap().unwrap();
+        let cookie = crate::session::set_cookie(Some(&id), true);
+        cookie.split(';').next().unwrap().to_owned()
     }
 
     #[test]
@@ -262,13 +264,7 @@ mod tests {
         let bearer = |token: &str| admit(&closed(), Method::GET, &[("authorization", token)]);
         assert!(bearer(&format!("Bearer {TOKEN}")).is_ok());
         assert!(bearer(&format!("bearer {TOKEN}")).is_ok());
-        assert!(bearer(&basic(TOKEN)).is_ok());
-        for wrong in [
-            &format!("Bearer {TOKEN}x"),
-            "Bearer ",
-            &basic("x"),
-            &basic(""),
-        ] {
+        for wrong in [&format!("Bearer {TOKEN}x"), "Bearer x"] {
             assert_eq!(bearer(wrong), Err(Denied::WrongToken), "{wrong}");
         }
         assert_eq!(bearer(TOKEN), Err(Denied::NoToken));
@@ -332,21 +328,19 @@ mod tests {
     }
 
     #[test]
-    fn a_password_the_browser_keeps_is_no_excuse_for_another_site() {
-        let credential = basic(TOKEN);
-        let fields = [
-            ("authorization", credential.as_str()),
-            ("origin", "http://evil.example"),
-        ];
-        assert_eq!(admit(&closed(), Method::POST, &fields), Err(Denied::Origin));
+    fn a_session_is_no_excuse_for_another_site() {
+        let auth = closed();
+        assert!(auth.sign_in("wrong", crate::clock::now()).unwrap().is_none());
+        let cookie = signed_in(&auth);
+        let own = [("cookie", cookie.as_str()), ("origin", "http://127.0.0.1:8081")];
+        assert_eq!(admit(&auth, Method::POST, &own).map(|caller| caller.session), Ok(true));
+        let other = [("cookie", cookie.as_str()), ("origin", "http://evil.example")];
+        assert_eq!(admit(&auth, Method::POST, &other), Err(Denied::Origin));
         let bearer = format!("Bearer {TOKEN}");
-        let fields = [
-            ("authorization", bearer.as_str()),
-            ("origin", "http://evil.example"),
-        ];
-        assert!(
-            admit(&closed(), Method::POST, &fields).is_ok(),
-            "no browser adds this by itself"
-        );
+        let fields = [("authorization", bearer.as_str()), ("origin", "http://evil.example")];
+        assert!(admit(&auth, Method::POST, &fields).is_ok(), "no browser adds this by itself");
+        let headers = [(header::COOKIE, cookie.parse().unwrap())].into_iter().collect();
+        auth.sign_out(&headers);
+        assert_eq!(admit(&auth, Method::GET, &own), Err(Denied::NoToken));
     }
 }

@@ -3,6 +3,8 @@
 //! Separate because the stream writes it and API and pages read it. It lives in memory alone: a
 //! gateway says everything again when it reconnects. It must never be asked what *should* run.
 
+mod heard;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,6 +12,8 @@ use std::time::{Duration, Instant};
 use compartment::{Figures, Limit};
 use serde::Serialize;
 use wire::stream::proto;
+
+pub use heard::Heard;
 
 /// Most gateways that are known at once.
 pub const GATEWAYS_MAX: usize = 1_000;
@@ -370,5 +374,4 @@ fn add(total: &mut Figures, more: &Figures) {
 }
 
 #[cfg(test)]
-#[path = "fleet_tests.rs"]
 mod tests;

@@ -12,9 +12,11 @@ pub mod fleet;
 mod import;
 pub mod limits;
 pub mod linter;
+mod pages;
 mod request_id;
 pub mod rollout;
 mod serve;
+mod session;
 pub mod sizing;
 mod state;
 pub mod store;
@@ -239,6 +241,8 @@ async fn open(
 fn router(state: AppState) -> Router {
     Router::new()
         .nest("/api/v1", api::router())
+        .merge(pages::router())
+        .fallback(pages::missing)
         // Who may: innermost, so that its refusals are named and carry the headers too.
         .layer(middleware::from_fn_with_state(state.clone(), auth::guard))
         // Name and headers: around every answer.

@@ -1,4 +1,4 @@
-//! Tests of the fleet's list and sums. Separate from `fleet.rs` for length; no product code.
+//! Tests of the fleet's list and sums. Separate from what they test for length; no product code.
 
 use std::time::Duration;
 
