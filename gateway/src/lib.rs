@@ -3,10 +3,55 @@
 //! Separate so that it can run alone beside a policy file. It must never know the control plane
 //! other than through the stream of `wire`.
 
+mod admin;
+mod admission;
+mod answer;
+mod app;
+mod asked;
+mod attempt;
+mod back_off;
+mod background;
 mod clock;
 mod config;
 mod connection;
+mod core;
+mod error;
+mod fallback;
+mod head;
+mod headers;
+mod held_body;
+mod ids;
+mod intake;
+mod keeper;
+mod last_good;
+mod live_policy;
+mod metrics;
+mod now;
+mod outcomes;
+mod policy_file;
+mod policy_source;
+mod reason;
+mod report;
+mod request_body;
+mod resolve;
+mod retry;
+mod route;
+mod running;
 mod server;
+mod service;
 mod standing;
+mod start;
+mod sync;
+mod target;
+mod tenant;
+#[cfg(test)]
+mod testing;
+mod timer;
+mod upstream;
+mod visit;
+mod waiting;
+mod worker;
 
 pub use config::{Config, Source};
+pub use start::{Running, StartError, start};
+pub use wire::{Secret, SecretError, document};

@@ -1,0 +1,84 @@
+//! The request path as the server side knows it.
+//!
+//! Separate so that the two sides meet in one small place. It must never decide anything.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use http::header::CONNECTION;
+use http::{Request, Response, Version};
+use hyper::body::Incoming;
+
+use crate::app;
+use crate::connection::{Connection, Protocol};
+use crate::core::Core;
+use crate::error::{Said, own_answer};
+use crate::held_body::AnswerBody;
+use crate::reason::Reason;
+use crate::server::{Bounds, HeadFault, Serve, Tasks};
+
+/// Serves the requests of one thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    core: Rc<Core>,
+    /// Looks after what is idle as long as anybody serves.
+    _house: Rc<Tasks>,
+}
+
+impl Service {
+    /// Runs on the thread that `core` belongs to.
+    pub(crate) fn new(core: Rc<Core>) -> Self {
+        let house = Tasks::new("housekeeping");
+        house.spawn(Rc::clone(&core).keep_house());
+        Self { core, _house: Rc::new(house) }
+    }
+
+    fn own(&self, reason: Reason, detail: &'static str) -> Response<Bytes> {
+        let core = &self.core;
+        core.outcomes().count(reason);
+        own_answer(&Said {
+            reason,
+            request_id: &core.request_id(core.now.read_us()),
+            refuser: None,
+            detail: Some(detail),
+            random: core.ids.next(),
+            version: Version::HTTP_11,
+        })
+    }
+}
+
+impl Serve for Service {
+    type Body = AnswerBody;
+
+    fn serve(
+        self,
+        connection: Rc<Connection>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<AnswerBody>> + 'static {
+        app::serve(self.core, connection, request)
+    }
+
+    fn broken(&self, connection: &Connection) -> Response<AnswerBody> {
+        let mut answer = self.own(Reason::Internal, "the request was given up; it is logged");
+        if connection.protocol() == Protocol::Http2 {
+            answer.headers_mut().remove(CONNECTION);
+        }
+        answer.map(|body| AnswerBody::Own(Some(body)))
+    }
+
+    fn refuse(&self, _: &Connection, fault: HeadFault) -> Response<Bytes> {
+        let (reason, detail) = match fault {
+            HeadFault::Malformed => (Reason::BadRequest, "the head is not HTTP"),
+            HeadFault::TargetTooLong => (Reason::UriTooLong, "the target is longer than allowed"),
+            HeadFault::TooLarge => (Reason::HeaderTooLarge, "the head is larger than allowed"),
+            HeadFault::Timeout => (Reason::RequestTimeout, "the head did not come to its end"),
+        };
+        self.own(reason, detail)
+    }
+
+    fn bounds(&self) -> Bounds {
+        let snapshot = self.core.snapshot();
+        let policy = snapshot.as_ref().map(|snapshot| &snapshot.policy.policy);
+        policy.map_or_else(Bounds::before_any_policy, |policy| Bounds::of(&policy.gateway.http))
+    }
+}
