@@ -17,8 +17,6 @@ mod route_compartment;
 mod rules;
 mod scalar;
 mod tenant;
-#[cfg(test)]
-mod tests;
 mod text;
 mod types;
 mod upstream;

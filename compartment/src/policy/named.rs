@@ -10,6 +10,7 @@ use super::fault::Faults;
 use super::nearest::nearest;
 use super::scalar::text;
 use super::value::Value;
+use crate::Name;
 
 /// The most known names that an error lists.
 const NAMES_SHOWN_MAX: usize = 8;
@@ -83,13 +84,20 @@ impl<'a> Names<'a> {
         if self.order.is_empty() {
             return format!("no such {kind}; the policy has none");
         }
-        let compared = self.order.get(..NAMES_COMPARED_MAX).unwrap_or(&self.order);
-        let guess = match nearest(name, compared) {
+        // What is no name is an error of its own and not shown here: it may hold anything.
+        let named = || {
+            self.order
+                .iter()
+                .copied()
+                .filter(|name| Name::new(name).is_ok())
+        };
+        let compared: Vec<&str> = named().take(NAMES_COMPARED_MAX).collect();
+        let guess = match nearest(name, &compared) {
             Some(near) => format!("; did you mean {near:?}?"),
             None => String::new(),
         };
-        let shown: Vec<&str> = self.order.iter().copied().take(NAMES_SHOWN_MAX).collect();
-        let more = if self.order.len() > NAMES_SHOWN_MAX {
+        let shown: Vec<&str> = named().take(NAMES_SHOWN_MAX).collect();
+        let more = if compared.len() > NAMES_SHOWN_MAX {
             ", …"
         } else {
             ""

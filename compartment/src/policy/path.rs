@@ -1,4 +1,5 @@
-//! Where a value stands in a document: `routes[2].compartment.limit`, `/routes/2/compartment/limit`.
+//! Where a value stands in a document: `routes[2].compartment.limit`, or as a JSON pointer
+//! `/routes/2/compartment/limit`.
 //!
 //! Separate because people, scripts and the API's pointers name the same place in two spellings.
 //! It must never be used to find out whether the place exists.
