@@ -29,6 +29,8 @@ pub struct Frame {
     pub signed_in: bool,
     /// Path and query of this page.
     pub here: String,
+    /// What the operator has to know about this control plane itself.
+    pub trouble: Option<&'static str>,
 }
 
 /// The gateways in numbers.

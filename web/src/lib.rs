@@ -23,7 +23,7 @@ pub mod text;
 pub mod url;
 
 pub use self::compartment::{CompartmentPage, PARTS_MAX, Part};
-pub use askama::Template;
+pub use askama::{Error as RenderError, Template};
 pub use bar::Bar;
 pub use edit::{COMMENT_CHARS_MAX, Conflict, Danger, Edit, Settable, parse_limit};
 pub use effective::{Effective, Origin, effective_values};

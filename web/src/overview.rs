@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use askama::Template;
 use compartment::Level;
 
-use crate::{Frame, GatewayRow, Moment, Reading, State, reason, text, url};
+use crate::{Frame, Freshness, GatewayRow, Moment, Reading, State, reason, text, url};
 
 /// The most rows of the table of compartments.
 pub const ROWS_MAX: usize = 100;
@@ -206,6 +206,13 @@ impl Sort {
     }
 }
 
+/// The rest of the sentence: `, 1 nearly full`.
+fn also(rest: &[(usize, &str)]) -> String {
+    rest.iter()
+        .map(|(n, word)| format!(", {n} {word}"))
+        .collect()
+}
+
 /// Calm states are one group, so that a row does not jump with each request.
 const fn severity(state: State) -> u64 {
     match state {
@@ -302,8 +309,9 @@ impl Overview {
         let totals = &self.totals;
         match () {
             () if self.routes == 0 => "idle",
-            () if totals.full > 0 || fleet.known == 0 => "full",
+            () if fleet.known == 0 => "full",
             () if self.frame.freshness.is_stale() => "stale",
+            () if totals.full > 0 => "full",
             () if totals.leaking + totals.nearly > 0 || gone => "nearly",
             () if totals.closed > 0 => "closed",
             () => "busy",
@@ -312,6 +320,23 @@ impl Overview {
 
     /// The one sentence.
     pub fn verdict(&self) -> String {
+        if self.routes == 0 {
+            return "No route yet. Nothing is protected.".to_owned();
+        }
+        if self.frame.fleet.known == 0 {
+            return "No gateway is connected. Nothing is protected.".to_owned();
+        }
+        match self.frame.freshness {
+            Freshness::Never => "No gateway has reported figures yet.".to_owned(),
+            Freshness::Age { age_ms } if self.frame.freshness.is_stale() => {
+                format!("No gateway has reported for {}.", text::duration(age_ms))
+            }
+            Freshness::Age { .. } => self.standing(),
+        }
+    }
+
+    /// How many compartments have a problem, in the figures at hand.
+    pub fn standing(&self) -> String {
         let Totals {
             compartments,
             full,
@@ -320,31 +345,22 @@ impl Overview {
             closed,
             ..
         } = self.totals;
-        if self.routes == 0 {
-            return "No route yet. Nothing is protected.".to_owned();
-        }
-        if self.frame.fleet.known == 0 {
-            return "No gateway is connected. Nothing is protected.".to_owned();
-        }
-        let parts: Vec<String> = [
+        let parts: Vec<(usize, &str)> = [
             (full, "full"),
             (leaking, "leaking permits"),
             (nearly, "nearly full"),
             (closed, "closed"),
         ]
-        .iter()
+        .into_iter()
         .filter(|(n, _)| *n > 0)
-        .map(|(n, word)| format!("{n} {word}"))
         .collect();
-        let noun = if compartments == 1 {
-            "compartment"
-        } else {
-            "compartments"
-        };
-        let all = text::count(compartments);
+        let all = text::plural(compartments, "compartment", "compartments");
         match parts.as_slice() {
-            [] => format!("All {all} {noun} have room."),
-            parts => format!("Of {all} {noun}, {}.", parts.join(", ")),
+            [] if compartments == 0 => "No figures yet.".to_owned(),
+            [] if compartments == 1 => "The one compartment has room.".to_owned(),
+            [] => format!("All {all} have room."),
+            [(1, word), rest @ ..] => format!("1 of {all} is {word}{}.", also(rest)),
+            [(n, word), rest @ ..] => format!("{n} of {all} are {word}{}.", also(rest)),
         }
     }
 
@@ -405,7 +421,7 @@ mod tests {
         assert_eq!((page.rows.len(), page.more()), (ROWS_MAX, 5_002 - ROWS_MAX));
         assert_eq!(
             page.verdict(),
-            "Of 5,002 compartments, 1 full, 1 nearly full."
+            "1 of 5,002\u{a0}compartments is full, 1 nearly full."
         );
     }
 

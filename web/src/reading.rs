@@ -4,6 +4,7 @@
 //! and because the state of a compartment is that of its fullest gateway, not of the average. It
 //! must never count a gateway that does not report.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use compartment::{Figures, Level, Rejection};
@@ -47,6 +48,8 @@ pub struct Reading {
     pub oldest_permit_ms: u64,
     /// Gateways in these sums.
     pub gateways: u32,
+    /// Those of them that are in this state.
+    pub in_this_state: u32,
 }
 
 impl Reading {
@@ -70,13 +73,19 @@ impl Reading {
             leaked: figures.leaked,
             oldest_permit_ms: figures.oldest_permit_ms,
             gateways: 1,
+            in_this_state: 1,
         }
     }
 
     /// Adds the figures of another gateway.
     pub fn add(&mut self, figures: &Figures) {
         let limit = figures.limit.slots().map(u64::from);
-        self.state = self.state.max(State::of(figures));
+        let state = State::of(figures);
+        match state.cmp(&self.state) {
+            Ordering::Less => {}
+            Ordering::Equal => self.in_this_state = self.in_this_state.saturating_add(1),
+            Ordering::Greater => (self.state, self.in_this_state) = (state, 1),
+        }
         self.limit = self.limit.zip(limit).map(|(a, b)| a.saturating_add(b));
         self.in_flight_max = self.in_flight_max.max(figures.in_flight);
         self.oldest_permit_ms = self.oldest_permit_ms.max(figures.oldest_permit_ms);
@@ -122,6 +131,15 @@ impl Reading {
             .fold(0, |sum, n| sum.saturating_add(*n))
     }
 
+    /// `on 1 of 3` when a problem is not everywhere; else empty.
+    pub fn where_it_is(&self) -> String {
+        if self.state.is_problem() && self.in_this_state < self.gateways {
+            format!("on {} of {}", self.in_this_state, self.gateways)
+        } else {
+            String::new()
+        }
+    }
+
     /// In flight of the limit, in percent; empty when there is nothing to measure against.
     pub fn saturation(&self) -> String {
         match self.limit {
@@ -163,6 +181,10 @@ mod tests {
             (State::Full, 10, 14, Some(20))
         );
         assert_eq!((a.gateways, a.in_flight_max), (2, 10));
+        assert_eq!(
+            (a.where_it_is().as_str(), b.where_it_is().as_str()),
+            ("on 1 of 2", "")
+        );
         assert_eq!(
             (b.key.as_str(), b.gateways, b.state),
             ("route/b", 1, State::Busy)

@@ -69,6 +69,7 @@ pub(crate) fn frame() -> Frame {
         now: moment("2026-07-01T12:00:00Z", 0),
         signed_in: false,
         here: "/".to_owned(),
+        trouble: None,
     }
 }
 

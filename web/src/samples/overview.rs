@@ -158,6 +158,7 @@ impl Overview {
                 refused: 1,
             },
             signed_in: true,
+            trouble: Some("The store does not answer. Gateways keep running what they have."),
             ..frame()
         };
         let lines = vec!["/gateway/capacity = 40: must cover the sum of reserved, 130".to_owned()];

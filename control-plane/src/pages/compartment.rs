@@ -1,0 +1,173 @@
+//! `GET /compartments/{key}`.
+//!
+//! Separate from the change of a limit, which shows the same page with the form as it was sent. It
+//! must never name a compartment that neither the policy nor a gateway knows.
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, Request, State};
+use axum::response::Response;
+use compartment::policy::{Policy, Unknown};
+use compartment::{Key, Level, Limit};
+use http::StatusCode;
+use serde::Deserialize;
+use web::{
+    CompartmentPage, Edit, PARTS_MAX, Settable, Template as _, effective_values, not_isolated,
+};
+
+use super::frame::Asked;
+use super::readings::Snapshot;
+use super::{PageError, html};
+use crate::rollout::Published;
+use crate::state::AppState;
+
+/// What the address asks for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct View {
+    saved: String,
+    fragment: String,
+}
+
+pub(super) async fn show(
+    State(state): State<AppState>,
+    Path(key): Path<String>,
+    view: Result<Query<View>, QueryRejection>,
+    request: Request,
+) -> Response {
+    let Query(view) = view.unwrap_or_default();
+    let asked = Asked::of(&request);
+    match shown(&state, &asked, &key, &view).await {
+        Ok(body) => html(StatusCode::OK, body),
+        Err(error) => error.answer(&asked.request_id, Some(asked.here().to_owned())),
+    }
+}
+
+async fn shown(
+    state: &AppState,
+    asked: &Asked,
+    key: &str,
+    view: &View,
+) -> Result<String, PageError> {
+    let current = state.policy_current().await;
+    let mut page = page(state, asked, &current, key)?;
+    // An address that somebody made up cannot claim a change.
+    let saved = view.saved.parse::<u64>().ok();
+    page.saved = saved.filter(|saved| (1..=current.about.number).contains(saved));
+    Ok(if view.fragment == "live" {
+        page.fragment()?
+    } else {
+        page.render()?
+    })
+}
+
+/// The page with a fresh form.
+pub(super) fn page(
+    state: &AppState,
+    asked: &Asked,
+    current: &Published,
+    key: &str,
+) -> Result<CompartmentPage, PageError> {
+    let snapshot = Snapshot::take(state);
+    let reading = snapshot.reading(key);
+    let parsed = key.parse::<Key>().ok();
+    let policy = current.policy.as_ref().ok();
+    let named = parsed
+        .as_ref()
+        .zip(policy)
+        .is_some_and(|(key, policy)| is_named(policy, key));
+    let level = match (&parsed, &reading) {
+        (Some(key), _) if named => key.level(),
+        (_, Some(reading)) => reading.level,
+        _ => {
+            return Err(PageError::NotFound {
+                what: "There is no such compartment.",
+            });
+        }
+    };
+    let known = parsed.as_ref().zip(policy);
+    Ok(CompartmentPage {
+        frame: asked.frame(current, &snapshot, web::url::compartment(key)),
+        key: key.to_owned(),
+        level,
+        owner: known.and_then(|(key, policy)| owner(policy, key)),
+        reading,
+        parts: snapshot.parts(key, PARTS_MAX),
+        edit: settable(current, parsed.as_ref()),
+        saved: None,
+        effective: known
+            .map(|(key, policy)| effective_values(&current.document, policy, key))
+            .unwrap_or_default(),
+        not_isolated: known
+            .map(|(key, policy)| not_isolated(policy, key))
+            .unwrap_or_default(),
+    })
+}
+
+fn settable(current: &Published, key: Option<&Key>) -> Settable {
+    let Ok(policy) = &current.policy else {
+        return Settable::No(
+            "The stored policy breaks a rule of this build, so single limits cannot be changed. \
+             Publish a whole policy with bulkhead apply.",
+        );
+    };
+    let limit = key.and_then(|key| limit_of(policy, key));
+    match (limit, key.map(Key::level)) {
+        (Some(limit), _) => Settable::Form(Box::new(Edit::new(current.about.number, limit))),
+        (None, Some(Level::TenantRoute)) => Settable::No(
+            "It has no limit of its own: it follows the route's tenant_limit and tenant_share, \
+             and the limit that the tenant's plan sets for the route. Change those in the policy \
+             and publish it with bulkhead apply.",
+        ),
+        (None, _) => Settable::No("The policy does not name it, so it has no limit to change."),
+    }
+}
+
+/// True when the policy names the compartment, with or without a limit of its own.
+fn is_named(policy: &Policy, key: &Key) -> bool {
+    match key {
+        Key::TenantRoute(route, tenant) => {
+            let route = policy.routes.iter().any(|one| one.id == *route);
+            route && limit_of(policy, &Key::Tenant(tenant.clone())).is_some()
+        }
+        Key::Gateway | Key::Route(_) | Key::Upstream(_) | Key::Tenant(_) => {
+            limit_of(policy, key).is_some()
+        }
+    }
+}
+
+/// The limit that can be set for `key`, as the policy has it.
+pub(super) fn limit_of(policy: &Policy, key: &Key) -> Option<Limit> {
+    match key {
+        Key::Gateway => Limit::new(policy.gateway.capacity).ok(),
+        Key::Route(id) => policy
+            .routes
+            .iter()
+            .find(|one| one.id == *id)
+            .map(|one| one.compartment.limit),
+        Key::Upstream(id) => policy
+            .upstreams
+            .iter()
+            .find(|one| one.id == *id)
+            .map(|one| one.limit),
+        Key::Tenant(id) if id.as_str() == "_unknown" => match policy.identify.as_ref()?.unknown {
+            Unknown::Shared { limit } => Some(limit),
+            Unknown::Reject => None,
+        },
+        Key::Tenant(id) => policy
+            .tenants
+            .iter()
+            .find(|one| one.id == *id)
+            .map(|one| one.limit),
+        Key::TenantRoute(..) => None,
+    }
+}
+
+fn owner(policy: &Policy, key: &Key) -> Option<String> {
+    let Key::Route(id) = key else { return None };
+    policy
+        .routes
+        .iter()
+        .find(|one| one.id == *id)?
+        .owner
+        .clone()
+}

@@ -1,0 +1,79 @@
+//! The frame of every page, from a request and what is known at that moment.
+//!
+//! Separate so that each page says the same of generation, rollout and age. It must never take a
+//! name from the request for more than a text to show.
+
+use axum::extract::Request;
+use jiff::Timestamp;
+use web::{Frame, Moment};
+
+use super::readings::Snapshot;
+use crate::auth::{self, Caller};
+use crate::clock;
+use crate::rollout::Published;
+
+/// What a handler needs of its request.
+pub(super) struct Asked {
+    host: String,
+    here: String,
+    signed_in: bool,
+    pub(super) request_id: String,
+}
+
+impl Asked {
+    pub(super) fn of(request: &Request) -> Self {
+        let caller = request.extensions().get::<Caller>();
+        let target = request
+            .uri()
+            .path_and_query()
+            .map_or("/", http::uri::PathAndQuery::as_str);
+        Self {
+            host: auth::host_of(request).unwrap_or("localhost").to_owned(),
+            here: target.to_owned(),
+            signed_in: caller.is_some_and(|caller| caller.session),
+            request_id: super::id_of(request.extensions()).to_owned(),
+        }
+    }
+
+    /// The frame of this page. `here` is its address without what a script added.
+    pub(super) fn frame(&self, current: &Published, snapshot: &Snapshot, here: String) -> Frame {
+        // Beyond loopback there is TLS before us, or we would not have started.
+        let scheme = if auth::is_loopback_name(&self.host) {
+            "http"
+        } else {
+            "https"
+        };
+        Frame {
+            environment: self.host.clone(),
+            origin: format!("{scheme}://{}", self.host),
+            generation: current.about.number,
+            fleet: snapshot.fleet(),
+            freshness: snapshot.freshness(),
+            now: Moment {
+                iso: clock::utc(),
+                ago_ms: 0,
+            },
+            signed_in: self.signed_in,
+            here,
+            trouble: None,
+        }
+    }
+
+    /// Path and query as they came.
+    pub(super) fn here(&self) -> &str {
+        &self.here
+    }
+}
+
+/// A moment of the store, as pages show it.
+pub(super) fn moment(utc: &str) -> Moment {
+    let now = clock::utc().parse::<Timestamp>();
+    let ago_ms = match (utc.parse::<Timestamp>(), now) {
+        (Ok(then), Ok(now)) => now.as_millisecond().saturating_sub(then.as_millisecond()),
+        _ => 0,
+    };
+    Moment {
+        iso: utc.to_owned(),
+        ago_ms: u64::try_from(ago_ms).unwrap_or(0),
+    }
+}

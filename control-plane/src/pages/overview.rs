@@ -1,0 +1,81 @@
+//! `GET /`.
+//!
+//! Separate page by page. It must never fail because the store does: the figures come from the
+//! gateways.
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request, State};
+use axum::response::Response;
+use http::StatusCode;
+use serde::Deserialize;
+use web::{CHANGES_MAX, ChangeRow, Filter, GATEWAYS_MAX, Overview, Template as _};
+
+use super::frame::{Asked, moment};
+use super::readings::Snapshot;
+use super::{PageError, html};
+use crate::state::AppState;
+use crate::store::Generation;
+
+/// What the address asks for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct View {
+    problems: String,
+    level: String,
+    find: String,
+    sort: String,
+    fragment: String,
+}
+
+pub(super) async fn show(
+    State(state): State<AppState>,
+    view: Result<Query<View>, QueryRejection>,
+    request: Request,
+) -> Response {
+    let Query(view) = view.unwrap_or_default();
+    let asked = Asked::of(&request);
+    let page = page(&state, &asked, &view).await;
+    let body = if view.fragment == "live" {
+        page.fragment()
+    } else {
+        page.render()
+    };
+    match body {
+        Ok(body) => html(StatusCode::OK, body),
+        Err(error) => PageError::from(error).answer(&asked.request_id, Some("/".to_owned())),
+    }
+}
+
+async fn page(state: &AppState, asked: &Asked, view: &View) -> Overview {
+    let current = state.policy_current().await;
+    let count = u32::try_from(CHANGES_MAX).unwrap_or(u32::MAX);
+    let changes = state.generations(None, count).await;
+    let snapshot = Snapshot::take(state);
+    let filter = Filter::parse(&view.level, &view.problems, &view.find, &view.sort);
+    let mut frame = asked.frame(&current, &snapshot, filter.href());
+    if changes.is_err() {
+        frame.trouble = Some("The store does not answer. Gateways keep running what they have.");
+    }
+    let routes = current
+        .policy
+        .as_ref()
+        .map_or(0, |policy| policy.routes.len());
+    let changes = changes.unwrap_or_default().iter().map(change).collect();
+    Overview::new(
+        frame,
+        filter,
+        routes,
+        snapshot.readings(),
+        snapshot.gateways(GATEWAYS_MAX),
+        changes,
+    )
+}
+
+fn change(generation: &Generation) -> ChangeRow {
+    ChangeRow {
+        generation: generation.number,
+        author: generation.author.clone(),
+        comment: generation.comment.clone(),
+        at: moment(&generation.created_at),
+    }
+}

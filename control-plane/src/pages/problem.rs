@@ -1,0 +1,112 @@
+//! Errors as pages: status, title, request id, where to try again.
+//!
+//! Separate from the API's problems because a person reads these. It must never show a cause: that
+//! goes to the log, under the same request id.
+
+use axum::response::Response;
+use http::StatusCode;
+use web::{Problem, RenderError, Template as _};
+
+use crate::limits::LimitsError;
+use crate::store::StoreError;
+
+/// Why there is no page.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PageError {
+    /// No such thing.
+    #[error("{what}")]
+    NotFound {
+        /// The sentence for the reader.
+        what: &'static str,
+    },
+    /// The form could not be read, or is not one that our pages send.
+    #[error("the form was not taken")]
+    Form {
+        /// 400 or a closer one.
+        status: StatusCode,
+        /// The sentence for the reader.
+        what: &'static str,
+    },
+    /// Who calls is not who our own pages would let in.
+    #[error("{what}")]
+    Refused {
+        /// 401 or 403.
+        status: StatusCode,
+        /// The sentence for the reader.
+        what: String,
+    },
+    /// The write path.
+    #[error("the change was not taken")]
+    Limits(#[source] LimitsError),
+    /// The store.
+    #[error("the store was not read")]
+    Store(#[from] StoreError),
+    /// No random number for a session.
+    #[error("no session could be opened")]
+    Session(#[from] wire::SecretError),
+    /// A template; a defect of ours.
+    #[error("the page could not be made")]
+    Template(#[from] RenderError),
+}
+
+impl PageError {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::NotFound { .. } => StatusCode::NOT_FOUND,
+            Self::Form { status, .. } | Self::Refused { status, .. } => *status,
+            Self::Limits(LimitsError::UnknownKey { .. } | LimitsError::UnknownGeneration(_)) => {
+                StatusCode::NOT_FOUND
+            }
+            Self::Limits(LimitsError::MovedOn { .. }) => StatusCode::PRECONDITION_FAILED,
+            Self::Limits(LimitsError::NotSettable { .. } | LimitsError::Invalid { .. }) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
+            Self::Limits(LimitsError::Contended) => StatusCode::CONFLICT,
+            Self::Limits(LimitsError::Store(_)) | Self::Store(_) | Self::Session(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::Template(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    fn words(&self) -> (&'static str, String) {
+        match self {
+            Self::NotFound { what } => ("Not found", (*what).to_owned()),
+            Self::Form { what, .. } => ("The form was not taken", (*what).to_owned()),
+            Self::Refused { what, .. } => ("Not allowed", what.clone()),
+            Self::Limits(LimitsError::Store(_)) | Self::Store(_) => (
+                "The store does not answer",
+                "Gateways keep running what they have. Nothing was changed.".to_owned(),
+            ),
+            Self::Limits(error) => ("The change was not taken", error.to_string()),
+            Self::Session(_) | Self::Template(_) => (
+                "Something broke on our side",
+                "Nothing was changed. The log says more.".to_owned(),
+            ),
+        }
+    }
+
+    /// The page. `retry` is where trying again makes sense.
+    pub(crate) fn answer(&self, request_id: &str, retry: Option<String>) -> Response {
+        let status = self.status();
+        if status.is_server_error() {
+            tracing::error!(
+                request.id = request_id,
+                error = self as &dyn std::error::Error,
+                "no page"
+            );
+        }
+        let (title, detail) = self.words();
+        let page = Problem {
+            status: status.as_u16(),
+            title: title.to_owned(),
+            detail,
+            request_id: request_id.to_owned(),
+            retry,
+        };
+        super::html(
+            status,
+            page.render().unwrap_or_else(|_| format!("{title}\n")),
+        )
+    }
+}

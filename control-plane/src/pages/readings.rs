@@ -1,0 +1,137 @@
+//! What the pages show of the gateways: sums of those that report, last words of the others.
+//!
+//! Separate so that Overview and Compartment count alike. A gateway that is gone is in no sum; when
+//! nobody reports, the last figures are shown as old ones. It must never show a zero for silence.
+
+use std::time::Duration;
+
+use compartment::Figures;
+use web::{Fleet, Freshness, GatewayRow, GatewayState, Part, Reading};
+
+use crate::clock;
+use crate::fleet::{self, Heard};
+use crate::state::AppState;
+
+/// Gateways and figures at one moment.
+pub(super) struct Snapshot {
+    /// How each gateway stands, and what it last said; those in trouble first.
+    members: Vec<(GatewayRow, Heard)>,
+}
+
+impl Snapshot {
+    pub(super) fn take(state: &AppState) -> Self {
+        let views = state.gateways();
+        let heard = state.fleet.heard(clock::now());
+        // A gateway that came or went between the two looks is seen at the next.
+        let mut members: Vec<_> = views
+            .into_iter()
+            .filter_map(|view| {
+                let heard = heard.iter().find(|heard| *heard.id == *view.id)?.clone();
+                Some((row(view, &heard), heard))
+            })
+            .collect();
+        members.sort_by_key(|(row, _)| calm(row));
+        Self { members }
+    }
+
+    pub(super) fn fleet(&self) -> Fleet {
+        let count = |wanted: &dyn Fn(&GatewayRow) -> bool| {
+            let n = self.members.iter().filter(|(row, _)| wanted(row)).count();
+            u32::try_from(n).unwrap_or(u32::MAX)
+        };
+        Fleet {
+            known: count(&|_| true),
+            reporting: count(&GatewayRow::reports),
+            running: count(&|row| row.state == GatewayState::Running),
+            refused: count(&|row| matches!(row.state, GatewayState::Refused(_))),
+        }
+    }
+
+    pub(super) fn freshness(&self) -> Freshness {
+        let ages = self
+            .members
+            .iter()
+            .filter_map(|(_, heard)| heard.figures_ago);
+        ages.min().map_or(Freshness::Never, |age| Freshness::Age {
+            age_ms: millis(age),
+        })
+    }
+
+    /// Those that a page lists, at most `count`.
+    pub(super) fn gateways(&self, count: usize) -> Vec<GatewayRow> {
+        self.members
+            .iter()
+            .take(count)
+            .map(|(row, _)| row.clone())
+            .collect()
+    }
+
+    /// Every compartment that somebody reports.
+    pub(super) fn readings(&self) -> Vec<Reading> {
+        Reading::sum(self.counted().flat_map(|heard| heard.figures.iter()))
+    }
+
+    /// One compartment.
+    pub(super) fn reading(&self, key: &str) -> Option<Reading> {
+        let figures = self.counted().filter_map(|heard| figures_of(heard, key));
+        Reading::sum(figures).into_iter().next()
+    }
+
+    /// One compartment by gateway.
+    pub(super) fn parts(&self, key: &str, count: usize) -> Vec<Part> {
+        let part = |(row, heard): &(GatewayRow, Heard)| Part {
+            gateway: row.clone(),
+            figures: figures_of(heard, key).cloned(),
+        };
+        self.members.iter().take(count).map(part).collect()
+    }
+
+    /// Those in the sums: who reports, or the last words of all when nobody does.
+    fn counted(&self) -> impl Iterator<Item = &Heard> {
+        let somebody = self.members.iter().any(|(_, heard)| heard.fresh);
+        let all = self.members.iter().map(|(_, heard)| heard);
+        all.filter(move |heard| heard.fresh || !somebody)
+    }
+}
+
+fn figures_of<'a>(heard: &'a Heard, key: &str) -> Option<&'a Figures> {
+    heard.figures.iter().find(|figures| figures.key == key)
+}
+
+fn row(view: fleet::GatewayView, heard: &Heard) -> GatewayRow {
+    let refused = view.refused.map(|refused| {
+        let line = |fault: &fleet::RefusedFault| match fault.value.as_str() {
+            "" => format!("{}: {}", fault.pointer, fault.detail),
+            value => format!("{} = {value}: {}", fault.pointer, fault.detail),
+        };
+        refused.errors.iter().map(line).collect::<Vec<_>>()
+    });
+    let state = match (view.connected, refused) {
+        (false, _) => GatewayState::Gone,
+        (true, Some(lines)) => GatewayState::Refused(lines),
+        (true, None) if !view.reporting => GatewayState::Silent,
+        (true, None) if view.state == fleet::GatewayState::Running => GatewayState::Running,
+        (true, None) => GatewayState::Lagging,
+    };
+    GatewayRow {
+        id: view.id,
+        state,
+        generation: view.generation,
+        seen_ms_ago: millis(heard.seen_ago),
+    }
+}
+
+/// Trouble first.
+fn calm(row: &GatewayRow) -> u8 {
+    match row.state {
+        GatewayState::Refused(_) => 0,
+        GatewayState::Gone => 1,
+        GatewayState::Silent => 2,
+        GatewayState::Lagging => 3,
+        GatewayState::Running => 4,
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
