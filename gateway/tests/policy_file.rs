@@ -1,0 +1,215 @@
+//! The gateway from a policy file alone: read at the start, read again on reload.
+//!
+//! Separate because everything goes through public doors: the file, `reload` and the admin port.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a failed step fails the test"
+)]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gateway::{Config, Running, Source};
+
+/// A step that takes longer has failed.
+const LONGEST: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(2);
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("policy.toml")
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(self.file(), text).unwrap();
+    }
+}
+
+fn document(limit: i64) -> String {
+    format!(
+        "schema = 1\n\n[upstreams.main]\nendpoints = [\"http://127.0.0.1:9\"]\n\n\
+         [[routes]]\nid = \"a\"\npath = \"/a\"\nupstream = \"main\"\n\
+         compartment = {{ limit = {limit} }}\n"
+    )
+}
+
+fn config(file: &Path) -> Config {
+    Config {
+        listen: vec!["127.0.0.1:0".parse().unwrap()],
+        admin: "127.0.0.1:0".parse().unwrap(),
+        workers: Some(1),
+        source: Source::File(file.to_owned()),
+        drain_timeout: Duration::from_secs(1),
+        id: "alone".to_owned(),
+    }
+}
+
+fn page(admin: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(admin).unwrap();
+    stream.set_read_timeout(Some(LONGEST)).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn json(gateway: &Running, path: &str) -> serde_json::Value {
+    let answer = page(gateway.admin(), path);
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert!(
+        head.to_lowercase()
+            .contains("content-type: application/json"),
+        "{head}"
+    );
+    serde_json::from_str(body).unwrap()
+}
+
+/// Generation, and the limit of route a.
+fn in_force(gateway: &Running) -> (u64, u64) {
+    let all = json(gateway, "/compartments");
+    let route = all["compartments"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|c| c["key"] == "route/a");
+    (
+        all["generation"].as_u64().unwrap(),
+        route.unwrap()["limit"].as_u64().unwrap(),
+    )
+}
+
+fn eventually(gateway: &Running, want: (u64, u64)) {
+    for _ in 0..LONGEST.as_millis() / POLL.as_millis() {
+        if in_force(gateway) == want {
+            return;
+        }
+        std::thread::sleep(POLL);
+    }
+    assert_eq!(in_force(gateway), want);
+}
+
+#[test]
+fn a_file_is_generation_one_and_every_change_one_more() {
+    let folder = Folder::new();
+    folder.write(&document(2));
+    let gateway = gateway::start(config(&folder.file())).unwrap();
+    assert!(gateway.wait_live(Duration::ZERO), "live when start returns");
+    assert_eq!(in_force(&gateway), (1, 2));
+    folder.write(&document(6));
+    gateway.reload();
+    eventually(&gateway, (2, 6));
+    folder.write(&document(7));
+    gateway.reload();
+    eventually(&gateway, (3, 7));
+    assert!(page(gateway.admin(), "/readyz").starts_with("HTTP/1.1 200 "));
+}
+
+/// An error with its causes.
+fn told(error: &dyn std::error::Error) -> String {
+    let cause = error.source().map(|cause| format!(": {}", told(cause)));
+    format!("{error}{}", cause.unwrap_or_default())
+}
+
+#[test]
+fn a_bad_file_at_the_start_is_an_error_that_names_every_fault() {
+    let folder = Folder::new();
+    folder.write(&document(-7).replace("id = \"a\"", "id = \"a\"\nnonsense = 1"));
+    let error = told(
+        &gateway::start(config(&folder.file()))
+            .map(drop)
+            .unwrap_err(),
+    );
+    for part in ["policy.toml", "nonsense", "limit", "-7", "line "] {
+        assert!(error.contains(part), "no {part} in: {error}");
+    }
+    fs::remove_file(folder.file()).unwrap();
+    let error = told(
+        &gateway::start(config(&folder.file()))
+            .map(drop)
+            .unwrap_err(),
+    );
+    assert!(error.contains("policy.toml"), "{error}");
+}
+
+#[test]
+fn compartments_are_shown_in_the_contracts_shape() {
+    let folder = Folder::new();
+    folder.write(&document(2));
+    let gateway = gateway::start(config(&folder.file())).unwrap();
+    let all = json(&gateway, "/compartments");
+    let keys: Vec<_> = all["compartments"].as_array().unwrap().iter().collect();
+    for key in ["gateway", "route/a", "upstream/main"] {
+        let figures = keys.iter().find(|figures| figures["key"] == key).unwrap();
+        for (field, want) in [("in_flight", 0), ("arrived", 0), ("oldest_permit_ms", 0)] {
+            assert_eq!(figures[field], want, "{field} of {key}");
+        }
+        for field in [
+            "limit",
+            "reserved",
+            "peak",
+            "saturation",
+            "rejected",
+            "shadow_rejected",
+        ] {
+            assert!(!figures[field].is_null(), "{field} of {key}");
+        }
+        assert_eq!(figures["mode"], "enforce");
+    }
+    let unlimited = keys
+        .iter()
+        .find(|figures| figures["key"] == "upstream/main")
+        .unwrap();
+    assert_eq!(unlimited["limit"], "unlimited");
+    let policy = json(&gateway, "/policy");
+    assert_eq!(policy["generation"], 1);
+    assert_eq!(policy["digest"].as_str().map(str::len), Some(64));
+}
+
+#[test]
+fn the_admin_port_only_reads() {
+    let folder = Folder::new();
+    folder.write(&document(2));
+    let gateway = gateway::start(config(&folder.file())).unwrap();
+    let mut stream = TcpStream::connect(gateway.admin()).unwrap();
+    stream.set_read_timeout(Some(LONGEST)).unwrap();
+    stream
+        .write_all(b"POST /policy HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n")
+        .unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 405");
+    assert!(page(gateway.admin(), "/nothing").starts_with("HTTP/1.1 404 "));
+    assert!(page(gateway.admin(), "/livez").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn metrics_name_the_compartments_and_the_policy() {
+    let folder = Folder::new();
+    folder.write(&document(2));
+    let gateway = gateway::start(config(&folder.file())).unwrap();
+    let text = page(gateway.admin(), "/metrics");
+    for line in [
+        "bulkhead_policy_generation 1",
+        "bulkhead_control_connected 0",
+        "bulkhead_compartment_limit{bulkhead_compartment=\"route/a\",bulkhead_level=\"route\",\
+         kind=\"nominal\"} 2",
+    ] {
+        assert!(
+            text.lines().any(|have| have == line),
+            "no {line} in\n{text}"
+        );
+    }
+}
