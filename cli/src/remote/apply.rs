@@ -113,10 +113,9 @@ fn report(args: &ApplyArgs, said: &Value) -> Result<(), Failure> {
 
 /// One finding of the API: `warning L5 routes[0].compartment.queue: …`.
 pub(super) fn finding_line(finding: &Value) -> String {
-    let part = |name: &str| finding.get(name).and_then(Value::as_str).map(printable);
-    let words = ["severity", "rule", "path", "message"];
-    let said: Vec<String> = words.iter().filter_map(|name| part(name)).collect();
-    format!("{}\n", said.join(" "))
+    let part = |name: &str| printable(finding.get(name).and_then(Value::as_str).unwrap_or("-"));
+    let (severity, rule) = (part("severity"), part("rule"));
+    format!("{severity} {rule} {}: {}\n", part("path"), part("message"))
 }
 
 /// Asks until every connected gateway runs the generation, one refuses it, or time is up.

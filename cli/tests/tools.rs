@@ -1,0 +1,192 @@
+//! The tools: exit codes, words, and a full round through the API.
+
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod support;
+
+use std::path::Path;
+use std::process::Stdio;
+
+use support::*;
+
+fn code(folder: &Path, args: &[&str], want: i32) -> String {
+    let output = run(folder, args);
+    let text = format!("{}{}", stdout(&output), stderr(&output));
+    assert_eq!(output.status.code(), Some(want), "{args:?}: {text}");
+    assert!(!text.contains("panicked"), "{text}");
+    text
+}
+
+#[test]
+fn check_tells_fine_from_wrong_from_unreadable() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("good.toml", &policy("http://127.0.0.1:9", "5"));
+    assert!(code(folder.path(), &["check", "good.toml"], 0).contains("is fine"));
+    write(
+        "bad.toml",
+        &policy("http://127.0.0.1:9", "1.5").replace("\"main\"", "\"nobody\""),
+    );
+    let text = code(folder.path(), &["check", "bad.toml"], 1);
+    assert!(
+        text.contains("line 12: routes[0].compartment.limit = 1.5: must be"),
+        "{text}"
+    );
+    assert!(
+        text.contains("routes[0].upstream"),
+        "every fault at once: {text}"
+    );
+    let json = code(folder.path(), &["check", "bad.toml", "-o", "json"], 1);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["fine"], false);
+    assert_eq!(json["errors"].as_array().unwrap().len(), 2, "{json}");
+    write("empty.toml", "");
+    code(folder.path(), &["check", "empty.toml"], 1);
+    std::fs::write(folder.path().join("raw.toml"), b"schema = 1\n\xff\xfe").unwrap();
+    assert!(code(folder.path(), &["check", "raw.toml"], 1).contains("line 2"));
+    assert!(code(folder.path(), &["check", "none.toml"], 2).contains("none.toml"));
+}
+
+#[test]
+fn a_reader_who_has_seen_enough_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = command(folder.path(), &["completion", "bash"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    child.stdout = Some(empty_pipe());
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(stderr(&output), "");
+}
+
+/// The reading end of a pipe that a finished process has closed.
+fn empty_pipe() -> std::process::ChildStdout {
+    let mut child = std::process::Command::new("true")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.wait().unwrap();
+    child.stdout.take().unwrap()
+}
+
+#[test]
+fn an_unknown_command_is_a_usage_error() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in [
+        &["top"][..],
+        &["up", "--listen-tls", "x"],
+        &["get", "alerts"],
+        &["size"],
+    ] {
+        code(folder.path(), args, 2);
+    }
+}
+
+#[test]
+fn health_is_the_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = Process::up(folder.path(), "up", &[]);
+    let url = format!("http://{}/readyz", up.admin());
+    code(folder.path(), &["health", &url], 0);
+    code(folder.path(), &["health", &format!("{url}/nothing")], 1);
+    code(folder.path(), &["health", "http://127.0.0.1:9/readyz"], 1);
+    code(folder.path(), &["health", "https://127.0.0.1:9/readyz"], 2);
+}
+
+#[test]
+fn a_key_is_hashed_from_standard_input_too() {
+    use std::io::Write as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let want = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\n";
+    assert_eq!(code(folder.path(), &["token", "hash", "test"], 0), want);
+    let mut command = command(folder.path(), &["token", "hash"]);
+    let piped = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"test\n").unwrap();
+    assert_eq!(stdout(&finish(child)), want);
+}
+
+#[test]
+fn a_policy_goes_in_comes_out_and_goes_back() {
+    let (folder, upstream) = (tempfile::tempdir().unwrap(), Upstream::start(true));
+    let at = folder.path();
+    let write = |name: &str, text: &str| std::fs::write(at.join(name), text).unwrap();
+    let up = Process::up(at, "up", &[]);
+    let server = up.server();
+    let tool = |args: &[&str], want: i32| {
+        let client = ["--server", server.as_str(), "--token", ADMIN_TOKEN];
+        code(at, &[args, &client[..]].concat(), want)
+    };
+    write("p.toml", &policy(&upstream.url, "3"));
+    tool(
+        &[
+            "apply",
+            "-f",
+            "p.toml",
+            "--wait",
+            "--comment",
+            "first & \u{fc}ber",
+        ],
+        0,
+    );
+    assert_eq!(
+        up.compartment("route/a")["limit"],
+        3,
+        "it runs when apply --wait returns"
+    );
+    assert!(tool(&["history"], 0).contains("first & über"));
+    assert!(tool(&["apply", "-f", "p.toml"], 0).contains("has this policy already"));
+
+    write("out.toml", &tool(&["export"], 0));
+    tool(&["diff", "-f", "out.toml"], 0);
+    write("p.toml", &policy(&upstream.url, "17"));
+    let text = tool(&["diff", "-f", "p.toml"], 1);
+    assert!(
+        text.contains("routes[0].compartment.limit: 3 -> 17"),
+        "{text}"
+    );
+    tool(&["diff", "-f", "none.toml"], 2);
+    tool(&["apply", "-f", "p.toml", "--dry-run"], 0);
+    assert_eq!(up.compartment("route/a")["limit"], 3);
+
+    write("bad.toml", &policy(&upstream.url, "-1"));
+    let text = tool(&["apply", "-f", "bad.toml", "--wait"], 1);
+    assert!(
+        text.contains("line 12: routes[0].compartment.limit = -1"),
+        "{text}"
+    );
+
+    tool(&["apply", "-f", "p.toml", "--wait"], 0);
+    let first = get(up.admin(), "/policy").json()["generation"]
+        .as_u64()
+        .unwrap()
+        - 1;
+    tool(&["rollback", &first.to_string()], 0);
+    eventually("the old limit", || {
+        (up.compartment("route/a")["limit"] == 3).then_some(())
+    });
+    let listed = tool(&["get", "compartments"], 0);
+    assert!(listed.contains("route/a"), "{listed}");
+    assert!(tool(&["get", "gateways"], 0).contains("running"));
+    tool(&["get", "tenants"], 0);
+}
+
+#[test]
+fn a_control_plane_that_is_not_there_is_one_clear_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["history", "--server", "http://127.0.0.1:9"];
+    let line = one_line(&run(folder.path(), &args));
+    assert!(line.contains("http://127.0.0.1:9"), "{line}");
+    assert_eq!(
+        run(folder.path(), &["diff", "-f", "x"]).status.code(),
+        Some(2)
+    );
+}
