@@ -1,0 +1,303 @@
+//! The store as files: what survives, what is refused untouched, what a locked one does.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use control_plane::store::{NewGeneration, Store, StoreError, Written};
+use control_plane::{Config, StartError};
+use serde_json::{Value, json};
+use sqlx::{Connection as _, Executor as _, Row as _};
+use support::{Plane, config, policy, policy_file};
+
+async fn raw(path: &Path) -> sqlx::SqliteConnection {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+    sqlx::SqliteConnection::connect_with(&options).await.unwrap()
+}
+
+fn new(comment: &str) -> NewGeneration {
+    NewGeneration {
+        document: r#"{"schema":1}"#.to_owned(),
+        digest: "d".to_owned(),
+        author: "somebody".to_owned(),
+        comment: comment.to_owned(),
+        source: "put",
+        created_at: "2026-01-01T00:00:00.000Z".to_owned(),
+        origin: "127.0.0.1".to_owned(),
+        differences: "{}".to_owned(),
+        request_id: "r-1".to_owned(),
+    }
+}
+
+async fn fresh() -> (tempfile::TempDir, Store, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}/deep/er/store.db", folder.path().display());
+    let store = Store::open(&url).await.unwrap();
+    (folder, store, url)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_generation_comes_with_its_audit_row_or_not_at_all() {
+    let (_folder, store, _) = fresh().await;
+    assert_eq!(store.append(new("one"), 0).await.unwrap(), Written::Stored(1));
+    assert_eq!(store.append(new("late"), 0).await.unwrap(), Written::MovedOn(1));
+    assert_eq!(store.append(new("two"), 1).await.unwrap(), Written::Stored(2));
+    let generations = store.generations(None, 10).await.unwrap();
+    let audit = store.audit(10).await.unwrap();
+    assert_eq!((generations.len(), audit.len()), (2, 2));
+    assert_eq!((audit[0].generation_before, audit[0].generation_after), (1, 2));
+    assert_eq!((audit[0].who.as_str(), audit[0].request_id.as_str()), ("somebody", "r-1"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_stored_is_there_after_opening_again() {
+    let (_folder, store, url) = fresh().await;
+    store.append(new("kept"), 0).await.unwrap();
+    let epoch = store.epoch().to_owned();
+    store.close().await;
+    let again = Store::open(&url).await.unwrap();
+    assert_eq!(again.newest_number().await.unwrap(), 1);
+    assert_eq!(again.epoch(), epoch, "the store keeps its name");
+    assert!(matches!(store.append(new("late"), 1).await, Err(StoreError::Closed)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_owner_may_read_it() {
+    let (folder, _store, _) = fresh().await;
+    let mode = |path: &str| {
+        let path = folder.path().join(path);
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!((mode("deep/er"), mode("deep/er/store.db")), (0o700, 0o600));
+    assert_eq!(mode("deep/er/store.db-wal"), 0o600);
+}
+
+/// Racing writers of two handles on one file, as two processes would be.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_processes_never_write_one_number() {
+    let (_folder, one, url) = fresh().await;
+    let two = Store::open(&url).await.unwrap();
+    let write = async |store: &Store| {
+        let mut stored = 0_u64;
+        while stored < 20 {
+            let seen = store.newest_number().await.unwrap();
+            if let Written::Stored(_) = store.append(new("race"), seen).await.unwrap() {
+                stored += 1;
+            }
+        }
+    };
+    tokio::join!(write(&one), write(&two));
+    assert_eq!(one.newest_number().await.unwrap(), 40);
+    assert_eq!(two.audit(100).await.unwrap().len(), 40);
+}
+
+/// A writer whose caller left stores whole or nothing, and the next writer is not disturbed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_leaves_poisons_nothing() {
+    let (_folder, store, _) = fresh().await;
+    for n in 0..50_u32 {
+        let seen = store.newest_number().await.unwrap();
+        let write = store.append(new("left"), seen);
+        let patience = std::time::Duration::from_micros(u64::from(n) * 40);
+        let _left = tokio::time::timeout(patience, write).await;
+    }
+    support_settle(&store).await;
+    let newest = store.newest_number().await.unwrap();
+    assert_eq!(store.append(new("next"), newest).await.unwrap(), Written::Stored(newest + 1));
+    let audit = store.audit(100).await.unwrap().len();
+    assert_eq!(u64::try_from(audit).unwrap(), newest + 1);
+}
+
+/// Waits until no write is under way: the writer connection is one, so a write that waits its
+/// turn behind the others is the last.
+async fn support_settle(store: &Store) {
+    assert!(matches!(store.append(new("probe"), u64::MAX).await, Ok(Written::MovedOn(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_refuses_and_recovers() {
+    let (_folder, store, url) = fresh().await;
+    let path = url.strip_prefix("sqlite://").unwrap();
+    store.append(new("before"), 0).await.unwrap();
+    // The page limit is per connection, so the store's own writer is given one.
+    let large = NewGeneration { document: "x".repeat(4 << 20), ..new("large") };
+    store.limit_pages(64).await.unwrap();
+    assert!(matches!(store.append(large.clone(), 1).await, Err(StoreError::Full)));
+    assert_eq!(store.newest_number().await.unwrap(), 1, "reads go on, nothing was stored");
+    assert_eq!(store.audit(9).await.unwrap().len(), 1);
+    store.limit_pages(1_000_000).await.unwrap();
+    assert_eq!(store.append(large, 1).await.unwrap(), Written::Stored(2));
+    assert!(Path::new(path).exists());
+}
+
+fn start(folder: tempfile::TempDir) -> Result<Plane, StartError> {
+    let config = config(folder.path());
+    Plane::start_with(folder, config)
+}
+
+/// The error of a start on these bytes, and whether the file is as it was.
+fn refused(bytes: &[u8]) -> (String, bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    std::fs::write(&path, bytes).unwrap();
+    let config = config(folder.path());
+    let error = match control_plane::start(config) {
+        Ok(_) => panic!("it started"),
+        Err(error) => error,
+    };
+    (error.to_string(), std::fs::read(&path).unwrap() == bytes)
+}
+
+#[test]
+fn damaged_files_are_refused_and_left_alone() {
+    let plane = Plane::start();
+    for n in 0..40 {
+        plane.patch("route/a", &json!({"limit": 3 + n}));
+    }
+    let path = plane.store();
+    let folder = {
+        let Plane { running, folder, .. } = plane;
+        drop(running);
+        folder
+    };
+    let good = std::fs::read(&path).unwrap();
+    drop(folder);
+    assert!(good.len() > 4 * 4096, "{}", good.len());
+    let mut flipped = good.clone();
+    flipped[4096..4096 + 64].fill(0xa5);
+    let cut = &good[..good.len() - 5000];
+    for (bytes, what) in [
+        (b"this is no database, but long enough to look at".repeat(40).as_slice(), "text"),
+        (flipped.as_slice(), "flipped bits"),
+        (cut, "cut off"),
+    ] {
+        let (error, same) = refused(bytes);
+        assert!(same, "{what} was changed");
+        assert!(error.contains("damaged") && error.contains("store.db"), "{what}: {error}");
+        assert!(!error.contains('\n'), "{what}: one line");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn newer_and_foreign_databases_are_refused_and_left_alone() {
+    let (folder, store, url) = fresh().await;
+    store.append(new("kept"), 0).await.unwrap();
+    store.close().await;
+    let path = Path::new(url.strip_prefix("sqlite://").unwrap()).to_owned();
+    let mut connection = raw(&path).await;
+    let sql = "INSERT INTO _sqlx_migrations \
+               (version, description, success, checksum, execution_time) \
+               VALUES (999, 'later', TRUE, x'00', 1)";
+    connection.execute(sql).await.unwrap();
+    connection.close().await.unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let error = Store::open(&url).await.unwrap_err();
+    assert!(matches!(error, StoreError::Newer { found: 999, .. }), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    let other = folder.path().join("other.db");
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&other);
+    let options = options.create_if_missing(true);
+    let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+    connection.execute("CREATE TABLE songs (title TEXT)").await.unwrap();
+    connection.close().await.unwrap();
+    let before = std::fs::read(&other).unwrap();
+    let error = Store::open(&format!("sqlite://{}", other.display())).await.unwrap_err();
+    assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
+    assert_eq!(std::fs::read(&other).unwrap(), before);
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_one_clear_line() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), b"").unwrap();
+    let url = format!("sqlite://{}/file/store.db", folder.path().display());
+    let config = Config { database_url: url, ..config(folder.path()) };
+    let error = control_plane::start(config).err().unwrap().to_string();
+    assert!(error.contains("cannot open the store") && error.contains("file/store.db"), "{error}");
+}
+
+#[test]
+fn a_busy_port_is_told_before_the_store_is_touched() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let dashboard = taken.local_addr().unwrap();
+    let config = Config { dashboard, ..config(folder.path()) };
+    let error = control_plane::start(config).err().unwrap();
+    assert!(matches!(error, StartError::Bind { .. }), "{error}");
+    assert!(error.to_string().contains(&dashboard.to_string()));
+    assert!(!folder.path().join("store.db").exists());
+}
+
+#[test]
+fn a_file_is_imported_once() {
+    let plane = Plane::start();
+    assert_eq!(plane.patch("route/a", &json!({"limit": 7})).status, 200);
+    let (stored, version) = plane.policy();
+    let Plane { running, folder, .. } = plane;
+    drop(running);
+    let import = Some(policy_file(folder.path(), &policy()));
+    let config = Config { import, ..config(folder.path()) };
+    let plane = Plane::start_with(folder, config).unwrap();
+    assert_eq!(plane.policy(), (stored, version), "the store wins over the file");
+    assert_eq!(plane.restart().generation(), 2);
+}
+
+#[test]
+fn a_bad_file_is_refused_with_every_line_and_nothing_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bad = policy();
+    bad["routes"][0]["compartment"]["limit"] = json!(-1);
+    bad["routes"][1]["nonsense"] = Value::Null;
+    let import = Some(policy_file(folder.path(), &bad));
+    let with_file = Config { import, ..config(folder.path()) };
+    let error = control_plane::start(with_file).err().unwrap().to_string();
+    assert!(error.contains("routes[0].compartment.limit"), "{error}");
+    assert!(error.contains("nonsense"), "{error}");
+    let plane = start(folder).unwrap();
+    assert_eq!(plane.policy().0, json!({"schema": 1}), "the store was still empty");
+}
+
+/// Another process holds the write lock: reads go on, a short lock is waited for, a long one is
+/// told to the caller.
+#[test]
+fn a_locked_store_is_waited_for_and_then_told() {
+    let plane = Plane::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut lock = runtime.block_on(raw(&plane.store()));
+    runtime.block_on(lock.execute("BEGIN EXCLUSIVE")).unwrap();
+    let answer = std::thread::scope(|scope| {
+        let patch = scope.spawn(|| plane.patch("route/a", &json!({"limit": 7})));
+        assert_eq!(plane.api("GET", "/policy", None).status, 200, "reads go on");
+        assert_eq!(plane.api("GET", "/generations", None).status, 200);
+        patch.join().unwrap()
+    });
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert_eq!(plane.generation(), 1);
+    let answer = std::thread::scope(|scope| {
+        let patch = scope.spawn(|| plane.patch("route/a", &json!({"limit": 7})));
+        assert_eq!(plane.api("GET", "/policy", None).status, 200);
+        runtime.block_on(lock.execute("ROLLBACK")).unwrap();
+        patch.join().unwrap()
+    });
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+/// Another process writes: what it stored is published without anybody telling us.
+#[test]
+fn a_write_of_another_process_is_seen() {
+    let plane = Plane::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut other = raw(&plane.store()).await;
+        let sql = "INSERT INTO generations SELECT 2, replace(document, '\"limit\":3', \
+                   '\"limit\":33'), 'other', author, comment, source, created_at FROM generations";
+        other.execute(sql).await.unwrap();
+        let row = other.fetch_one("SELECT COUNT(*) FROM generations").await.unwrap();
+        assert_eq!(row.get::<i64, _>(0), 2);
+    });
+    assert_eq!(plane.policy().0["routes"][1]["compartment"]["limit"], json!(33));
+    assert_eq!(plane.patch("route/a", &json!({"limit": 7})).json()["generation"], json!(3));
+}
