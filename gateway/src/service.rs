@@ -30,7 +30,10 @@ impl Service {
     pub(crate) fn new(core: Rc<Core>) -> Self {
         let house = Tasks::new("housekeeping");
         house.spawn(Rc::clone(&core).keep_house());
-        Self { core, _house: Rc::new(house) }
+        Self {
+            core,
+            _house: Rc::new(house),
+        }
     }
 
     fn own(&self, reason: Reason, detail: &'static str) -> Response<Bytes> {
@@ -79,6 +82,8 @@ impl Serve for Service {
     fn bounds(&self) -> Bounds {
         let snapshot = self.core.snapshot();
         let policy = snapshot.as_ref().map(|snapshot| &snapshot.policy.policy);
-        policy.map_or_else(Bounds::before_any_policy, |policy| Bounds::of(&policy.gateway.http))
+        policy.map_or_else(Bounds::before_any_policy, |policy| {
+            Bounds::of(&policy.gateway.http)
+        })
     }
 }

@@ -1,0 +1,93 @@
+//! Whether a request gets its slots.
+//!
+//! Separate because everything about it happens in one instant, on numbers: no await, no lock, no
+//! look at anything but the snapshot that the request began with. It must never be asked twice
+//! for one request.
+
+use compartment::{Caller, Class, Entry, Limit, enter};
+
+use crate::core::{Core, OnRoute, RouteLane};
+use crate::live_policy::{LivePolicy, LiveRoute};
+use crate::running::Mark;
+use crate::tenant::Who;
+
+/// Asks every level for a slot.
+pub(crate) fn ask(core: &Core, lane: &OnRoute, who: Who) -> Entry<OnRoute> {
+    let caller = caller(&lane.0, who);
+    // Borrowed for this one call, which cannot come back here.
+    enter(lane.clone(), caller, &mut core.cells().borrow_mut())
+}
+
+fn caller(lane: &RouteLane, who: Who) -> Caller {
+    let (route, policy) = (&*lane.route, &*lane.policy);
+    let Who::Tenant(tenant) = who else {
+        let tenant = index_of(policy, who).and_then(|index| u32::try_from(index).ok());
+        return Caller {
+            tenant,
+            class: route.class,
+            route_limit: route.tenant_limit,
+        };
+    };
+    let plan = policy.tenants.plan(tenant);
+    let plan_limit = plan.and_then(|plan| route.plan_limits.get(&plan).copied());
+    Caller {
+        tenant: u32::try_from(tenant).ok(),
+        class: lower(route, policy.tenants.class(tenant)),
+        route_limit: tighter(route.tenant_limit, plan_limit),
+    }
+}
+
+/// Index of the caller's compartment; the shared unknown tenant comes after the last one.
+fn index_of(policy: &LivePolicy, who: Who) -> Option<usize> {
+    match who {
+        Who::Nobody => None,
+        Who::Tenant(tenant) => Some(tenant),
+        Who::SharedUnknown => Some(policy.policy.tenants.len()),
+    }
+}
+
+/// Under which name the caller's compartment is known; `None` without tenants.
+pub(crate) fn name_of(policy: &LivePolicy, who: Who) -> Option<&str> {
+    let compartment = policy.compartments.get(index_of(policy, who)?)?;
+    Some(compartment.name().as_str())
+}
+
+/// The caller's mark in the table of running exchanges.
+pub(crate) fn mark_of(policy: &LivePolicy, who: Who) -> Mark {
+    let index = index_of(policy, who);
+    index
+        .and_then(|index| policy.tenant_marks.get(index))
+        .copied()
+        .unwrap_or_default()
+}
+
+fn lower(route: &LiveRoute, plan: Option<Class>) -> Class {
+    plan.map_or(route.class, |plan| plan.min(route.class))
+}
+
+fn tighter(one: Option<Limit>, other: Option<Limit>) -> Option<Limit> {
+    let slots = |limit: Limit| limit.slots().unwrap_or(u32::MAX);
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if slots(other) < slots(one) {
+            other
+        } else {
+            one
+        }),
+        (one, other) => one.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tighter_limit_counts() {
+        let limit = |slots| Some(Limit::new(slots).unwrap());
+        assert_eq!(tighter(None, None), None);
+        assert_eq!(tighter(limit(3), None), limit(3));
+        assert_eq!(tighter(limit(3), limit(2)), limit(2));
+        assert_eq!(tighter(Some(Limit::UNLIMITED), limit(2)), limit(2));
+        assert_eq!(tighter(limit(0), limit(2)), limit(0));
+    }
+}

@@ -1,0 +1,102 @@
+//! The request path: the layers in their order, on one screen.
+//!
+//! Separate so that the order can be read, and argued about, in one place. It must never contain a
+//! rule of its own: each layer is a function of another module.
+
+use std::rc::Rc;
+
+use http::request::Parts;
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+
+use crate::admission;
+use crate::answer::{self, Exchange};
+use crate::asked;
+use crate::attempt::Attempts;
+use crate::connection::Connection;
+use crate::core::{Core, Snapshot};
+use crate::held_body::AnswerBody;
+use crate::reason::Reason;
+use crate::request_body::Pump;
+use crate::retry;
+use crate::timer::Timer;
+use crate::visit::{Early, Stop, Visit};
+use crate::waiting;
+
+use compartment::Entry;
+
+/// Answers one request; every failure is an answer.
+pub(crate) async fn serve(
+    core: Rc<Core>,
+    connection: Rc<Connection>,
+    request: Request<Incoming>,
+) -> Response<AnswerBody> {
+    let (parts, body) = request.into_parts();
+    // One look at the policy: whatever changes meanwhile, this request has one set of rules.
+    let snapshot = core.snapshot();
+    let policy = snapshot.as_ref().map(|snapshot| &*snapshot.policy);
+    let mut visit = Visit::begin(core, connection, &parts, policy);
+    match pass(&mut visit, snapshot, parts, body).await {
+        Ok(answer) => answer,
+        // Full and timed out take the same fallback; everything else keeps its own face. What the
+        // request held is back by now.
+        Err(Early::Stop(stop)) => visit.refuse(&stop),
+        Err(Early::Options) => visit.options(),
+    }
+}
+
+/// The stack, outermost layer first.
+async fn pass(
+    visit: &mut Visit,
+    snapshot: Option<Rc<Snapshot>>,
+    parts: Parts,
+    body: Incoming,
+) -> Result<Response<AnswerBody>, Early> {
+    // Without a policy nothing is known, so nothing is let through: never unlimited.
+    let snapshot = snapshot.ok_or(Stop::from(Reason::NoPolicy))?;
+    // The head, the route, the caller: free to refuse, and nothing is taken yet.
+    let asked = asked::identify(visit, &snapshot, &parts)?;
+    drop(snapshot);
+    // Partitions first, the ceiling last, all or none, in one instant. Before anything of the
+    // upstream is touched, so that a refusal costs next to nothing.
+    let entry = admission::ask(&visit.core, &asked.lane, visit.who);
+    let (core, lane) = (Rc::clone(&visit.core), asked.lane.clone());
+    let mut timer = Timer::new(&core.timers);
+    let terms = retry::terms(lane.0.route.retry.as_ref(), &parts.method, &parts.headers);
+    let limit = lane.0.route.body_bytes_max;
+    let pump = (!body.is_end_stream()).then(|| Pump::new(body, limit, terms.is_some()));
+    let permits = match entry {
+        Entry::Admitted(permits) => permits,
+        Entry::Refused(refusal) => return Err(Stop::from(refusal).into()),
+        // In line, inside the caller's own deadline: a wait that cannot pay off is not begun.
+        Entry::Waiting(place) => {
+            let patience = asked.patience(visit);
+            waiting::wait(&core, place, patience, pump.as_ref(), &mut timer).await?
+        }
+    };
+    // From here on whatever ends this future gives the permits back, after the connection.
+    let bounds = asked.bounds(visit);
+    let slots = answer::slots(visit, &lane, permits);
+    // Attempts run inside the permits, each with a clock of its own: a retry takes no second slot,
+    // and a hung call holds none for ever.
+    let mut attempts = Attempts::new(&core, &lane, pump.clone(), &mut timer, bounds);
+    let reply = match attempts.look_at_body().await {
+        Ok(()) => retry::run(&mut attempts, asked.outgoing(visit, parts), terms).await,
+        Err(fault) => Err(fault),
+    };
+    // On a failure the slots drop here, before any fallback is given.
+    let reply = reply.map_err(|fault| Stop::from(fault.reason()))?;
+    // The permits go with the body, to its last byte.
+    Ok(answer::of(
+        visit,
+        &lane,
+        reply,
+        Exchange {
+            pump,
+            timer,
+            bounds,
+            slots,
+        },
+    ))
+}

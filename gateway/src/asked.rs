@@ -1,0 +1,168 @@
+//! What a request asks for, and who asks.
+//!
+//! Separate because all of it is decided from the head, on one snapshot, before anything is
+//! taken: the route, the caller, the form in which the request will be sent. It must never await,
+//! and it holds no slot.
+
+use http::Uri;
+use http::header::{HOST, HeaderValue, TRANSFER_ENCODING};
+use http::request::Parts;
+
+use crate::admission;
+use crate::core::{OnRoute, Snapshot};
+use crate::head::{self, Halt, Head};
+use crate::headers::{self, Framing, Sender};
+use crate::held_body::Bounds;
+use crate::reason::Reason;
+use crate::retry::Outgoing;
+use crate::target;
+use crate::tenant::{Marks, NotLetIn};
+use crate::visit::{Early, Stop, Visit};
+use crate::waiting::Patience;
+
+/// What to do about a policy without routes.
+const FIRST_STEPS: &str = "the policy has no routes: put one in force with bulkhead apply -f FILE";
+
+/// A request that may be admitted.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) lane: OnRoute,
+    /// The target in canonical form, as it will be sent.
+    uri: Uri,
+    framing: Framing,
+    /// The caller's own remaining time when it came.
+    deadline_us: Option<u64>,
+}
+
+/// Reads the head, finds the route, then the caller.
+pub(crate) fn identify(
+    visit: &mut Visit,
+    snapshot: &Snapshot,
+    parts: &Parts,
+) -> Result<Asked, Early> {
+    let policy = &*snapshot.policy;
+    // Doubt comes first: what can be read in two ways must not choose a route.
+    let head = head::read(parts, &policy.policy.gateway.http).map_err(|halt| match halt {
+        Halt::Options => Early::Options,
+        Halt::Refused(reason, detail) => Early::Stop(Stop::with(reason, detail)),
+    })?;
+    let lane = route(visit, snapshot, parts, &head)?;
+    // A body that is too large by its own word keeps nobody waiting.
+    if matches!(head.framing, Framing::Length(bytes) if bytes > lane.0.route.body_bytes_max) {
+        return Err(Stop::from(Reason::BodyTooLarge).into());
+    }
+    let marks = Marks {
+        headers: &parts.headers,
+        host: head.host.as_deref(),
+        path: &head.path,
+        peer: visit.connection.peer().ip(),
+    };
+    visit.who = policy.tenants.find(marks).map_err(|why| match why {
+        NotLetIn::Unknown => Stop::from(Reason::TenantUnknown),
+        NotLetIn::Suspended => Stop::from(Reason::TenantSuspended),
+        NotLetIn::Ambiguous => {
+            Stop::with(Reason::BadRequest, "the identity can be read in two ways")
+        }
+    })?;
+    let uri = target::origin_form(&parts.uri, &head.path);
+    let uri = uri.map_err(|doubt| Stop::with(Reason::BadRequest, doubt.text()))?;
+    let header = lane.0.route.deadline_header.as_ref();
+    let deadline_us = head::deadline_us(&parts.headers, header);
+    Ok(Asked {
+        lane,
+        uri,
+        framing: head.framing,
+        deadline_us,
+    })
+}
+
+fn route(
+    visit: &mut Visit,
+    snapshot: &Snapshot,
+    parts: &Parts,
+    head: &Head<'_>,
+) -> Result<OnRoute, Stop> {
+    let policy = &*snapshot.policy;
+    let found = policy
+        .table
+        .find(head.host.as_deref(), &head.path, parts.method.as_str());
+    let Some(lane) = found.and_then(|index| visit.core.lane(snapshot, index)) else {
+        let detail = policy.routes.is_empty().then_some(FIRST_STEPS);
+        return Err(Stop {
+            detail,
+            ..Stop::from(Reason::NoRoute)
+        });
+    };
+    let lane = OnRoute(lane);
+    visit.lane = Some(lane.clone());
+    Ok(lane)
+}
+
+impl Asked {
+    /// How long this request may wait in line.
+    pub(crate) fn patience(&self, visit: &Visit) -> Patience {
+        let route = &self.lane.0.route;
+        Patience {
+            arrived_us: visit.arrived_us,
+            queue_wait_us: route.queue_wait_us,
+            deadline_us: self.deadline_us,
+            total_us: route.total_us,
+            mean_hold_us: route.passage.route().mean_hold_us(),
+        }
+    }
+
+    /// When the exchange ends at the latest, for permits taken now.
+    pub(crate) fn bounds(&self, visit: &Visit) -> Bounds {
+        let route = &self.lane.0.route;
+        let total_us = self.deadline_us.unwrap_or(u64::MAX).min(route.total_us);
+        Bounds {
+            total_at_us: visit.arrived_us.saturating_add(total_us),
+            hold_at_us: visit.core.now.last_us().saturating_add(route.hold_us),
+            body_idle_us: route.body_idle_us,
+        }
+    }
+
+    /// The head as the upstream gets it.
+    pub(crate) fn outgoing(self, visit: &Visit, parts: Parts) -> Outgoing {
+        let Parts {
+            method,
+            mut headers,
+            ..
+        } = parts;
+        let peer = visit.core.peer_text(visit.connection.peer().ip());
+        let sender = Sender {
+            peer: &peer,
+            trusted: visit.trusted,
+            version: visit.version,
+            tenant: admission::name_of(&self.lane.0.policy, visit.who),
+            request_id: &visit.request_id,
+        };
+        // HTTP/2 names its host in the target, HTTP/1.0 perhaps nowhere.
+        if !headers.contains_key(HOST) {
+            headers.extend(self.host(&parts.uri).map(|host| (HOST, host)));
+        }
+        head::count_forward(&method, &mut headers);
+        headers::to_upstream(&mut headers, &sender, &visit.core.ids);
+        if self.framing == Framing::Chunked {
+            // Without it hyper would send a GET without its body.
+            headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        Outgoing {
+            method,
+            uri: self.uri,
+            headers,
+        }
+    }
+
+    fn host(&self, sent: &Uri) -> Option<HeaderValue> {
+        if let Some(authority) = sent.authority() {
+            return HeaderValue::from_str(authority.as_str()).ok();
+        }
+        let endpoint = self.lane.0.route.endpoints.first()?;
+        let host = match endpoint.host.contains(':') {
+            true => format!("[{}]:{}", endpoint.host, endpoint.port),
+            false => format!("{}:{}", endpoint.host, endpoint.port),
+        };
+        HeaderValue::try_from(host).ok()
+    }
+}

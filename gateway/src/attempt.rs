@@ -1,0 +1,304 @@
+//! One request's attempts at its upstream, inside the permits it already holds.
+//!
+//! Separate because three clocks, a client that may leave and an upstream that may do anything
+//! meet here, in one place that is polled as a whole: dropping it drops the connection. It must
+//! never send a request twice unless its route, its method and the budget allow it.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+
+use crate::core::{Core, OnRoute};
+use crate::headers::framing;
+use crate::held_body::Bounds;
+use crate::reason::Reason;
+use crate::request_body::{BodyFault, Pump, RequestBody};
+use crate::timer::Timer;
+use crate::upstream::{EndpointPool, Wire};
+
+/// Why an attempt brought no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// No connection.
+    Connect,
+    /// The upstream closed before the head.
+    Reset,
+    /// What the upstream sent cannot be read without doubt.
+    Protocol,
+    /// The attempt's own time.
+    Attempt,
+    /// A bound of the whole exchange.
+    Bound(Reason),
+    /// The client's body stopped coming.
+    BodyIdle,
+    /// The client's body.
+    Client(BodyFault),
+}
+
+impl Fault {
+    pub(crate) const fn reason(self) -> Reason {
+        match self {
+            Self::Connect => Reason::UpstreamConnect,
+            Self::Reset => Reason::UpstreamReset,
+            Self::Protocol => Reason::UpstreamProtocol,
+            Self::Attempt => Reason::AttemptTimeout,
+            Self::Bound(reason) => reason,
+            Self::BodyIdle => Reason::RequestTimeout,
+            Self::Client(BodyFault::TooLarge) => Reason::BodyTooLarge,
+            Self::Client(BodyFault::Broken) => Reason::BadRequest,
+            Self::Client(BodyFault::Gone) => Reason::ClientGone,
+        }
+    }
+}
+
+/// What an error of hyper's client says about the upstream.
+pub(crate) fn fault_of(error: &hyper::Error) -> Fault {
+    if error.is_parse() {
+        return Fault::Protocol;
+    }
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let io = error
+            .downcast_ref::<std::io::Error>()
+            .map(std::io::Error::kind);
+        if let Some(std::io::ErrorKind::InvalidData | std::io::ErrorKind::InvalidInput) = io {
+            return Fault::Protocol;
+        }
+        cause = error.source();
+    }
+    Fault::Reset
+}
+
+/// The head of an answer, and the connection that its body comes from.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) response: Response<Incoming>,
+    pub(crate) wire: Box<Wire>,
+    pub(crate) pool: Rc<EndpointPool>,
+}
+
+/// What became of a request on one connection.
+enum Sent {
+    Answered(Response<Incoming>, Box<Wire>),
+    /// Not one byte was written: the connection had been closed while it was idle.
+    NotSent(Request<RequestBody>),
+}
+
+/// One request at its upstream.
+#[derive(Debug)]
+pub(crate) struct Attempts<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) lane: &'a OnRoute,
+    pub(crate) pump: Option<Rc<Pump>>,
+    pub(crate) timer: &'a mut Timer,
+    pub(crate) bounds: Bounds,
+    attempt_at_us: u64,
+    waits: Option<Waits>,
+}
+
+/// Since when the upstream waits for the client's own bytes.
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    since_us: u64,
+    progress: u64,
+}
+
+impl<'a> Attempts<'a> {
+    pub(crate) fn new(
+        core: &'a Core,
+        lane: &'a OnRoute,
+        pump: Option<Rc<Pump>>,
+        timer: &'a mut Timer,
+        bounds: Bounds,
+    ) -> Self {
+        Self {
+            core,
+            lane,
+            pump,
+            timer,
+            bounds,
+            attempt_at_us: u64::MAX,
+            waits: None,
+        }
+    }
+
+    /// Reads the beginning of the client's body, if it is here already: what is broken from the
+    /// start must not reach the upstream.
+    pub(crate) async fn look_at_body(&mut self) -> Result<(), Fault> {
+        let Some(pump) = &self.pump else {
+            return Ok(());
+        };
+        let mut looked = false;
+        poll_fn(|cx| {
+            pump.fill(cx).map_err(Fault::Client)?;
+            if looked || pump.has_begun() {
+                return Poll::Ready(Ok(()));
+            }
+            // hyper reads for us only when it is polled again.
+            looked = true;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// One attempt, which may try several endpoints but sends the request once.
+    pub(crate) async fn attempt(
+        &mut self,
+        mut request: Request<RequestBody>,
+    ) -> Result<Reply, Fault> {
+        let now_us = self.core.now.last_us();
+        self.attempt_at_us = now_us.saturating_add(self.lane.0.route.attempt_us);
+        self.waits = None;
+        let lane = Rc::clone(&self.lane.0);
+        for pool in lane.endpoints(now_us) {
+            loop {
+                let idle = poll_fn(|cx| Poll::Ready(pool.take(now_us, cx))).await;
+                let wire = match idle {
+                    Some(wire) => wire,
+                    None => match self.dial(pool).await? {
+                        Some(wire) => wire,
+                        None => break,
+                    },
+                };
+                match self.send(wire, request).await? {
+                    Sent::NotSent(back) => request = back,
+                    Sent::Answered(response, wire) => {
+                        return Ok(Reply {
+                            response,
+                            wire,
+                            pool: Rc::clone(pool),
+                        });
+                    }
+                }
+            }
+        }
+        Err(Fault::Connect)
+    }
+
+    /// A new connection; `None` when this endpoint gives none.
+    async fn dial(&mut self, pool: &EndpointPool) -> Result<Option<Box<Wire>>, Fault> {
+        let (core, lane) = (self.core, self.lane);
+        // Each endpoint gets its share of the time, so that one that is silent leaves some.
+        let endpoints = u64::try_from(lane.0.pools.len()).unwrap_or(1).max(1);
+        let longest = Duration::from_micros(lane.0.route.connect_us / endpoints);
+        let mut dial = pin!(core.dialler.dial(pool, longest));
+        // Cancelling it closes the half-made connection; nothing has been sent.
+        let dialled = poll_fn(|cx| {
+            self.poll_client(cx)?;
+            if let Poll::Ready(dialled) = dial.as_mut().poll(cx) {
+                return Poll::Ready(Ok(dialled));
+            }
+            self.poll_bounds(cx).map(Err)
+        });
+        match dialled.await? {
+            Ok(wire) => Ok(Some(wire)),
+            Err(error) => {
+                tracing::debug!(route.id = %lane.0.route.id, %error, "no connection");
+                Ok(None)
+            }
+        }
+    }
+
+    async fn send(
+        &mut self,
+        mut wire: Box<Wire>,
+        request: Request<RequestBody>,
+    ) -> Result<Sent, Fault> {
+        let was_idle = wire.was_used();
+        let mut sending = pin!(wire.send(request));
+        let answered = poll_fn(|cx| {
+            self.poll_client(cx)?;
+            wire.poll(cx);
+            if let Poll::Ready(answered) = sending.as_mut().poll_head() {
+                return Poll::Ready(Ok(answered));
+            }
+            // The upstream may have taken what was read ahead: there is room for more.
+            self.poll_client(cx)?;
+            self.poll_bounds(cx).map(Err)
+        });
+        match answered.await? {
+            Ok(response) if is_readable(&response) => Ok(Sent::Answered(response, wire)),
+            Ok(_) => Err(Fault::Protocol),
+            Err(mut error) => match error.take_message() {
+                Some(back) if was_idle => Ok(Sent::NotSent(back)),
+                _ => Err(fault_of(&error.into_error())),
+            },
+        }
+    }
+
+    /// Waits before the next attempt.
+    pub(crate) async fn back_off(&mut self, pause_us: u64) -> Result<(), Fault> {
+        let until_us = self.core.now.read_us().saturating_add(pause_us);
+        poll_fn(|cx| {
+            self.poll_client(cx)?;
+            let (first_us, reason) = self.bounds.first();
+            let fired_us = ready!(self.timer.poll_until(until_us.min(first_us), cx));
+            let over = fired_us >= first_us;
+            Poll::Ready(if over {
+                Err(Fault::Bound(reason))
+            } else {
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Keeps reading the client's body: that is how a client that leaves is noticed.
+    fn poll_client(&self, cx: &mut Context<'_>) -> Result<(), Fault> {
+        let Some(pump) = &self.pump else {
+            return Ok(());
+        };
+        pump.fill(cx).map_err(Fault::Client)
+    }
+
+    /// Ready when a bound has run out. The attempt's clock stands while the upstream waits for
+    /// the client, who has a bound of its own.
+    fn poll_bounds(&mut self, cx: &mut Context<'_>) -> Poll<Fault> {
+        let waits = self.look_at_waits();
+        let (first_us, reason) = self.bounds.first();
+        let (at_us, fault) = match waits {
+            None => (self.attempt_at_us, Fault::Attempt),
+            Some(since_us) => (
+                since_us.saturating_add(self.bounds.body_idle_us),
+                Fault::BodyIdle,
+            ),
+        };
+        let (at_us, fault) = if at_us < first_us {
+            (at_us, fault)
+        } else {
+            (first_us, Fault::Bound(reason))
+        };
+        self.timer.poll_until(at_us, cx).map(|_| fault)
+    }
+
+    /// Since when the client has sent nothing that the upstream waits for.
+    fn look_at_waits(&mut self) -> Option<u64> {
+        let pump = self.pump.as_ref()?;
+        let (waiting, progress) = (pump.waits_for_client(), pump.progress());
+        match self.waits {
+            Some(known) if waiting && known.progress == progress => Some(known.since_us),
+            None if !waiting => None,
+            known => {
+                let now_us = self.core.now.read_us();
+                let stood_us = known.map_or(0, |known| now_us.saturating_sub(known.since_us));
+                self.attempt_at_us = self.attempt_at_us.saturating_add(stood_us);
+                self.waits = waiting.then_some(Waits {
+                    since_us: now_us,
+                    progress,
+                });
+                self.waits.map(|waits| waits.since_us)
+            }
+        }
+    }
+}
+
+/// One framing, and no switch to another protocol: we never ask for one.
+fn is_readable(response: &Response<Incoming>) -> bool {
+    response.status() != StatusCode::SWITCHING_PROTOCOLS && framing(response.headers()).is_ok()
+}

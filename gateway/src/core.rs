@@ -1,0 +1,212 @@
+//! What one serving thread keeps between requests.
+//!
+//! Separate so that a request finds everything it needs on its own thread: the snapshot, the
+//! routes as this core uses them, idle connections, timers, ids. It must never be borrowed across
+//! an await, nor be shared with another thread.
+
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use compartment::{CellCache, Lane, Passage, TenantCompartment};
+
+use crate::clock::{self, Clock};
+use crate::headers::PeerText;
+use crate::ids::{Ids, RequestId};
+use crate::live_policy::{Live, LivePolicy, LiveRoute};
+use crate::now::Now;
+use crate::outcomes::Outcomes;
+use crate::resolve::Resolver;
+use crate::running::Running;
+use crate::timer::Timers;
+use crate::upstream::{Dialler, EndpointPool, Pools};
+
+/// How often idle connections are looked through.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+/// Log lines about refused requests that one core writes in a second.
+const REJECTION_LOGS_PER_S_MAX: u32 = 5;
+
+/// One serving thread.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) live: Arc<Live>,
+    pub(crate) now: Rc<Now>,
+    pub(crate) ids: Ids,
+    pub(crate) timers: Rc<Timers>,
+    pub(crate) running: Rc<Running>,
+    pub(crate) dialler: Dialler,
+    /// Wall-clock milliseconds when the monotonic clock was at 0: for ids, never for a bound.
+    origin_unix_ms: u64,
+    pools: Pools,
+    cells: RefCell<CellCache>,
+    /// The version and the snapshot that belongs to it.
+    snapshot: RefCell<(u64, Option<Rc<Snapshot>>)>,
+    last_peer: RefCell<Option<(IpAddr, Rc<PeerText>)>>,
+    logged: Cell<(u64, u32)>,
+}
+
+/// One policy as one core uses it.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) policy: Arc<LivePolicy>,
+    lanes: RefCell<Vec<Option<Rc<RouteLane>>>>,
+}
+
+/// One route as one core uses it. Dies with the last request on it, or with its policy.
+#[derive(Debug)]
+pub(crate) struct RouteLane {
+    pub(crate) route: Arc<LiveRoute>,
+    pub(crate) policy: Arc<LivePolicy>,
+    /// In the order of the upstream's endpoints.
+    pub(crate) pools: Vec<Rc<EndpointPool>>,
+    now: Rc<Now>,
+    turn: Cell<usize>,
+}
+
+/// The handle that permits keep.
+#[derive(Clone, Debug)]
+pub(crate) struct OnRoute(pub(crate) Rc<RouteLane>);
+
+impl Lane for OnRoute {
+    fn passage(&self) -> &Passage {
+        &self.0.route.passage
+    }
+
+    fn tenant(&self, index: u32) -> Option<&TenantCompartment> {
+        let index = usize::try_from(index).ok()?;
+        self.0.policy.compartments.get(index).map(Arc::as_ref)
+    }
+
+    fn now_us(&self) -> u64 {
+        self.0.now.last_us()
+    }
+}
+
+impl Core {
+    /// `own` are the listeners of this process.
+    pub(crate) fn new(live: Arc<Live>, clock: Clock, own: Vec<SocketAddr>) -> Rc<Self> {
+        let resolver = Resolver::new(clock);
+        let running = live.running.join();
+        Rc::new(Self {
+            live,
+            now: Now::new(clock),
+            ids: Ids::random(),
+            timers: Timers::new(clock),
+            running,
+            dialler: Dialler::new(resolver, clock, own),
+            origin_unix_ms: clock::unix_ms().saturating_sub(clock.now_us() / 1_000),
+            pools: Pools::default(),
+            cells: RefCell::new(CellCache::new()),
+            snapshot: RefCell::new((u64::MAX, None)),
+            last_peer: RefCell::new(None),
+            logged: Cell::new((0, 0)),
+        })
+    }
+
+    /// Looks after what is idle. Never ends; run it beside the connections of the thread.
+    pub(crate) async fn keep_house(self: Rc<Self>) {
+        loop {
+            tokio::time::sleep(HOUSEKEEPING).await;
+            // An idle core follows the policy too, or it would keep an old one alive.
+            drop(self.snapshot());
+            self.pools.sweep(self.now.read_us());
+        }
+    }
+
+    /// The policy in force; one atomic read when it has not changed.
+    pub(crate) fn snapshot(&self) -> Option<Rc<Snapshot>> {
+        let version = self.live.version();
+        let mut kept = self.snapshot.borrow_mut();
+        if kept.0 != version {
+            let snapshot = self.live.current().map(|policy| {
+                let lanes = RefCell::new(vec![None; policy.routes.len()]);
+                Rc::new(Snapshot { policy, lanes })
+            });
+            *kept = (version, snapshot);
+        }
+        kept.1.clone()
+    }
+
+    /// The route of this index; made with its first request.
+    pub(crate) fn lane(&self, snapshot: &Snapshot, index: usize) -> Option<Rc<RouteLane>> {
+        let mut lanes = snapshot.lanes.borrow_mut();
+        let place = lanes.get_mut(index)?;
+        if let Some(lane) = place {
+            return Some(Rc::clone(lane));
+        }
+        let route = Arc::clone(snapshot.policy.routes.get(index)?);
+        let endpoints = route.endpoints.iter();
+        let pools = endpoints
+            .map(|endpoint| self.pools.of(&route.id, endpoint))
+            .collect();
+        let lane = Rc::new(RouteLane {
+            route,
+            policy: Arc::clone(&snapshot.policy),
+            pools,
+            now: Rc::clone(&self.now),
+            turn: Cell::new(0),
+        });
+        *place = Some(Rc::clone(&lane));
+        Some(lane)
+    }
+
+    /// The way to tenants' cells on routes.
+    pub(crate) fn cells(&self) -> &RefCell<CellCache> {
+        &self.cells
+    }
+
+    pub(crate) fn outcomes(&self) -> &Outcomes {
+        &self.live.outcomes
+    }
+
+    /// A new id for a request that came at `now_us`.
+    pub(crate) fn request_id(&self, now_us: u64) -> RequestId {
+        self.ids
+            .request_id(self.origin_unix_ms.saturating_add(now_us / 1_000))
+    }
+
+    /// The peer's address as text; requests of one connection follow one another mostly.
+    pub(crate) fn peer_text(&self, peer: IpAddr) -> Rc<PeerText> {
+        let mut last = self.last_peer.borrow_mut();
+        match &*last {
+            Some((known, text)) if *known == peer => Rc::clone(text),
+            _ => {
+                let text = Rc::new(PeerText::new(peer));
+                *last = Some((peer, Rc::clone(&text)));
+                text
+            }
+        }
+    }
+
+    /// True when one more line about a refusal may be logged in this second.
+    pub(crate) fn may_log(&self, now_us: u64) -> bool {
+        let second = now_us / 1_000_000;
+        let (of, lines) = self.logged.get();
+        let lines = if of == second { lines } else { 0 };
+        self.logged.set((second, lines.saturating_add(1)));
+        lines < REJECTION_LOGS_PER_S_MAX
+    }
+}
+
+impl RouteLane {
+    /// The endpoints, each once, beginning with another one each time. Those that refused a
+    /// moment ago come last.
+    pub(crate) fn endpoints(&self, now_us: u64) -> impl Iterator<Item = &Rc<EndpointPool>> {
+        let turn = self.turn.get();
+        self.turn.set(turn.wrapping_add(1));
+        let count = self.pools.len();
+        let rotated = move |wanted: bool| {
+            let rotation = self
+                .pools
+                .iter()
+                .cycle()
+                .skip(turn.checked_rem(count).unwrap_or(0));
+            rotation
+                .take(count)
+                .filter(move |pool| pool.is_shunned(now_us) == wanted)
+        };
+        rotated(false).chain(rotated(true))
+    }
+}

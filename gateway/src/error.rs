@@ -1,0 +1,251 @@
+//! The answers that the gateway makes itself.
+//!
+//! Separate so that every one of them carries the same distinguishing fields, and so that a
+//! refusal stays cheap: fixed text is prepared, the rest is copied in. It must never carry text of
+//! a caller's, and never make a refusal of ours look like a failure of a dependency.
+
+use bytes::Bytes;
+use compartment::Level;
+use http::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+};
+use http::{Response, Version};
+
+use crate::ids::RequestId;
+use crate::reason::Reason;
+
+pub(crate) const REASON: HeaderName = HeaderName::from_static("x-bulkhead-reason");
+pub(crate) const COMPARTMENT: HeaderName = HeaderName::from_static("x-bulkhead-compartment");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// Longest pause that a refused caller is asked to make.
+const RETRY_AFTER_S_MAX: u64 = 120;
+/// The pauses are spread over at least so many values.
+const RETRY_SPREAD_MIN: u64 = 3;
+
+/// The compartment that refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refuser<'a> {
+    /// Its key.
+    pub(crate) key: &'a str,
+    pub(crate) level: Level,
+    /// Its limit, if it has one.
+    pub(crate) limit: Option<u32>,
+    /// How long a slot of it is held on average; 0 when nothing has been measured.
+    pub(crate) drain_us: u64,
+}
+
+/// What an answer of ours says.
+#[derive(Debug)]
+pub(crate) struct Said<'a> {
+    pub(crate) reason: Reason,
+    pub(crate) request_id: &'a RequestId,
+    pub(crate) refuser: Option<Refuser<'a>>,
+    /// Fixed text of ours: what the caller can do about it.
+    pub(crate) detail: Option<&'static str>,
+    /// Anything, different for each answer.
+    pub(crate) random: u64,
+    /// The request's.
+    pub(crate) version: Version,
+}
+
+/// The answer to a request that gets none of its upstream's, nor a fallback.
+pub(crate) fn own_answer(said: &Said<'_>) -> Response<Bytes> {
+    let form = said.reason.form();
+    let mut answer = Response::new(document(said));
+    *answer.status_mut() = form.status;
+    let headers = answer.headers_mut();
+    headers.reserve(12);
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(PROXY_STATUS, HeaderValue::from_static(form.proxy_status));
+    mark(headers, said);
+    if let Reason::Rejected(_) | Reason::Draining | Reason::NoPolicy = said.reason {
+        let drain_us = said.refuser.map_or(0, |refuser| refuser.drain_us);
+        headers.insert(
+            RETRY_AFTER,
+            HeaderValue::from(retry_after_s(drain_us, said.random)),
+        );
+    }
+    if let Some(refuser) = said.refuser {
+        announce_limit(headers, &refuser);
+    }
+    answer
+}
+
+/// The fields that every answer of ours has, a fallback's too.
+pub(crate) fn mark(headers: &mut HeaderMap, said: &Said<'_>) {
+    headers.insert(REASON, HeaderValue::from_static(said.reason.form().name));
+    headers.insert(REQUEST_ID, said.request_id.header());
+    if let Some(refuser) = said.refuser
+        && let Ok(key) = HeaderValue::from_str(refuser.key)
+    {
+        headers.insert(COMPARTMENT, key);
+    }
+    // HTTP/2 ends connections by GOAWAY and forbids the field.
+    if said.reason.closes_connection() && said.version < Version::HTTP_2 {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+}
+
+/// RFC 9457. Every part is either fixed, a checked name, or an id of ours: nothing to escape.
+fn document(said: &Said<'_>) -> Bytes {
+    let form = said.reason.form();
+    let mut out = Vec::with_capacity(320);
+    out.extend_from_slice(form.document.as_bytes());
+    if let Some(refuser) = said.refuser {
+        out.extend_from_slice(br#","compartment":""#);
+        out.extend_from_slice(refuser.key.as_bytes());
+        out.push(b'"');
+    }
+    if let Some(detail) = said.detail {
+        out.extend_from_slice(br#","detail":""#);
+        out.extend_from_slice(detail.as_bytes());
+        out.push(b'"');
+    }
+    out.extend_from_slice(br#","request_id":""#);
+    out.extend_from_slice(said.request_id.as_bytes());
+    out.extend_from_slice(b"\"}\n");
+    Bytes::from(out)
+}
+
+/// The time in which a slot comes free, rounded up, plus a random part, so that a herd that was
+/// refused together does not come back together.
+fn retry_after_s(drain_us: u64, random: u64) -> u64 {
+    let drain_s = drain_us.div_ceil(1_000_000).clamp(1, RETRY_AFTER_S_MAX / 2);
+    let spread = RETRY_SPREAD_MIN.max(drain_s);
+    drain_s + random % spread
+}
+
+/// What a tenant may hold, in the fields of the IETF's draft.
+fn announce_limit(headers: &mut HeaderMap, refuser: &Refuser<'_>) {
+    let name = match refuser.level {
+        Level::Tenant => "\"tenant\"",
+        Level::TenantRoute => "\"tenant-route\"",
+        Level::Route | Level::Upstream | Level::Gateway => return,
+    };
+    let Some(limit) = refuser.limit else { return };
+    let policy = format!("{name};q={limit};qu=\"concurrent-requests\"");
+    let left = format!("{name};r=0");
+    if let (Ok(policy), Ok(left)) = (HeaderValue::try_from(policy), HeaderValue::try_from(left)) {
+        headers.insert(RATELIMIT_POLICY, policy);
+        headers.insert(RATELIMIT, left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use compartment::Rejection;
+
+    use super::*;
+    use crate::ids::Ids;
+
+    fn refuser(level: Level) -> Refuser<'static> {
+        Refuser {
+            key: "route/one",
+            level,
+            limit: Some(3),
+            drain_us: 40_000,
+        }
+    }
+
+    fn answer(reason: Reason, refuser: Option<Refuser<'_>>) -> Response<Bytes> {
+        let request_id = Ids::new(7).request_id(1);
+        let said = Said {
+            reason,
+            request_id: &request_id,
+            refuser,
+            detail: None,
+            random: 1,
+            version: Version::HTTP_11,
+        };
+        own_answer(&said)
+    }
+
+    #[test]
+    fn a_rejection_has_every_field() {
+        let full = Reason::Rejected(Rejection::RouteFull);
+        let answer = answer(full, Some(refuser(Level::Route)));
+        assert_eq!(answer.status(), 503);
+        let document: serde_json::Value = serde_json::from_slice(answer.body()).unwrap();
+        assert_eq!(document["reason"], "route_full");
+        assert_eq!(document["status"], 503);
+        assert_eq!(document["compartment"], "route/one");
+        assert_eq!(document["type"], "urn:bulkhead:reason:route_full");
+        let headers = answer.headers();
+        assert_eq!(
+            document["request_id"],
+            headers[REQUEST_ID].to_str().unwrap()
+        );
+        assert_eq!(headers[REASON], "route_full");
+        assert_eq!(headers[COMPARTMENT], "route/one");
+        assert_eq!(headers[CACHE_CONTROL], "no-store");
+        assert_eq!(headers[RETRY_AFTER], "2");
+        assert!(
+            headers[PROXY_STATUS]
+                .to_str()
+                .unwrap()
+                .starts_with("bulkhead; error=")
+        );
+        assert!(headers.get(RATELIMIT).is_none() && headers.get(CONNECTION).is_none());
+    }
+
+    #[test]
+    fn every_document_is_json() {
+        let own = Reason::all();
+        let reasons = own.chain(Rejection::ALL.into_iter().map(Reason::Rejected));
+        for reason in reasons {
+            let answer = answer(reason, None);
+            let document: serde_json::Value = serde_json::from_slice(answer.body()).unwrap();
+            assert_eq!(document["status"], answer.status().as_u16());
+            assert_eq!(document["reason"], reason.as_str());
+        }
+    }
+
+    #[test]
+    fn tenants_are_told_their_limit() {
+        let full = Reason::Rejected(Rejection::TenantFull);
+        let answer = answer(full, Some(refuser(Level::Tenant)));
+        let headers = answer.headers();
+        assert_eq!(
+            headers[RATELIMIT_POLICY],
+            "\"tenant\";q=3;qu=\"concurrent-requests\""
+        );
+        assert_eq!(headers[RATELIMIT], "\"tenant\";r=0");
+    }
+
+    #[test]
+    fn pauses_are_spread_grow_and_have_a_bound() {
+        let seen = |drain_us| -> BTreeSet<u64> {
+            (0..1_000)
+                .map(|random| retry_after_s(drain_us, random))
+                .collect()
+        };
+        assert_eq!(seen(0), BTreeSet::from([1, 2, 3]));
+        assert_eq!(seen(10_000_000).len(), 10);
+        assert!(seen(10_000_000).iter().all(|&s| s >= 10));
+        assert!(seen(u64::MAX).iter().all(|&s| s <= RETRY_AFTER_S_MAX));
+    }
+
+    #[test]
+    fn doubt_closes_the_connection() {
+        assert_eq!(
+            answer(Reason::BadRequest, None).headers()[CONNECTION],
+            "close"
+        );
+        assert!(
+            answer(Reason::NoRoute, None)
+                .headers()
+                .get(CONNECTION)
+                .is_none()
+        );
+    }
+}

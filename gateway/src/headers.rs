@@ -1,0 +1,472 @@
+//! Which fields cross the gateway, in both directions.
+//!
+//! Separate because hygiene is one pass over the names, with one list of what belongs to us. It
+//! must never let a client's or an upstream's field stand where one of ours is meant, and never
+//! let a `Connection` field take one of ours away.
+
+use http::Version;
+use http::header::{
+    CONNECTION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TRAILER, TRANSFER_ENCODING,
+    VIA,
+};
+
+use crate::error::REQUEST_ID;
+use crate::ids::{Continued, Ids, RequestId, ascii};
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const TENANT: HeaderName = HeaderName::from_static("x-bulkhead-tenant");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+/// What a field is to a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// It means what it says at the other end.
+    EndToEnd,
+    /// It speaks of one connection.
+    HopByHop,
+    /// Ours, whoever sent it.
+    Own,
+    /// It would change what the request is behind our back.
+    Override,
+    /// It says where the request comes from: believed from trusted proxies only.
+    Origin,
+}
+
+/// By name alone. `_` counts as `-`: many servers cannot tell the two apart.
+fn kind_of(name: &HeaderName) -> Kind {
+    let name = name.as_str();
+    if !name.contains('_') {
+        return kind_of_plain(name);
+    }
+    kind_of_plain(&name.replace('_', "-"))
+}
+
+fn kind_of_plain(name: &str) -> Kind {
+    match name {
+        "connection"
+        | "keep-alive"
+        | "proxy-connection"
+        | "te"
+        | "transfer-encoding"
+        | "upgrade"
+        | "http2-settings"
+        | "proxy-authenticate"
+        | "proxy-authorization" => Kind::HopByHop,
+        "x-original-url"
+        | "x-rewrite-url"
+        | "x-http-method-override"
+        | "x-http-method"
+        | "x-method-override" => Kind::Override,
+        "forwarded"
+        | "x-real-ip"
+        | "true-client-ip"
+        | "cf-connecting-ip"
+        | "x-client-ip"
+        | "x-cluster-client-ip" => Kind::Origin,
+        name if name.starts_with("x-bulkhead-") => Kind::Own,
+        name if name.starts_with("x-forwarded-") => Kind::Origin,
+        _ => Kind::EndToEnd,
+    }
+}
+
+/// What the gateway knows of a request, for the fields it sets.
+#[derive(Debug)]
+pub(crate) struct Sender<'a> {
+    /// The client's address as text.
+    pub(crate) peer: &'a PeerText,
+    /// The peer is one of the trusted proxies.
+    pub(crate) trusted: bool,
+    pub(crate) version: Version,
+    pub(crate) tenant: Option<&'a str>,
+    pub(crate) request_id: &'a RequestId,
+}
+
+/// The client's address as the forwarding fields spell it. One per client connection.
+#[derive(Debug)]
+pub(crate) struct PeerText {
+    plain: HeaderValue,
+    /// RFC 7239 quotes IPv6 addresses.
+    node: String,
+}
+
+impl PeerText {
+    pub(crate) fn new(peer: std::net::IpAddr) -> Self {
+        let peer = peer.to_canonical();
+        let plain = peer.to_string();
+        let node = if peer.is_ipv6() {
+            format!("\"[{plain}]\"")
+        } else {
+            plain.clone()
+        };
+        Self {
+            plain: ascii(plain.as_bytes()),
+            node,
+        }
+    }
+}
+
+/// Turns the client's fields into those for the upstream. `host` goes as it is.
+pub(crate) fn to_upstream(headers: &mut HeaderMap, sender: &Sender<'_>, ids: &Ids) {
+    let drop = |kind| match kind {
+        Kind::HopByHop | Kind::Own | Kind::Override => true,
+        Kind::Origin => !sender.trusted,
+        Kind::EndToEnd => false,
+    };
+    strip(headers, drop);
+    // Trailers of requests are not passed on: none may become an identity or a length.
+    headers.remove(TRAILER);
+    headers.remove(http::header::EXPECT);
+    set_origin(headers, sender);
+    let (traceparent, continued) = ids.traceparent(headers.get(TRACEPARENT));
+    if continued == Continued::No {
+        headers.remove(TRACESTATE);
+    }
+    headers.insert(TRACEPARENT, traceparent);
+    headers.insert(REQUEST_ID, sender.request_id.header());
+    headers.append(VIA, via(sender.version));
+    if let Some(tenant) = sender.tenant {
+        headers.insert(TENANT, ascii(tenant.as_bytes()));
+    }
+}
+
+/// Turns the upstream's fields into those for the client.
+pub(crate) fn to_client(headers: &mut HeaderMap, request_id: &RequestId, version: Version) {
+    let drop = |kind| match kind {
+        Kind::HopByHop | Kind::Own => true,
+        Kind::Override | Kind::Origin | Kind::EndToEnd => false,
+    };
+    strip(headers, drop);
+    headers.insert(REQUEST_ID, request_id.header());
+    headers.append(VIA, via(version));
+}
+
+/// Removes what `drop` names and what the message itself calls hop-by-hop.
+fn strip(headers: &mut HeaderMap, drop: impl Fn(Kind) -> bool) {
+    let named_by_connection = match headers.get(CONNECTION) {
+        Some(_) => named(headers),
+        None => Vec::new(),
+    };
+    let dropped: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| drop(kind_of(name)))
+        .cloned()
+        .collect();
+    for name in named_by_connection.iter().chain(&dropped) {
+        headers.remove(name);
+    }
+}
+
+/// The fields that `Connection` names, but for those that a message cannot be read without.
+fn named(headers: &HeaderMap) -> Vec<HeaderName> {
+    let values = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    let tokens = values.flat_map(|value| value.split(','));
+    let names = tokens.filter_map(|token| HeaderName::from_bytes(token.trim().as_bytes()).ok());
+    names
+        .filter(|name| !matches!(name.as_str(), "host" | "content-length"))
+        .collect()
+}
+
+/// Says where the request comes from. A trusted proxy's word is continued, anybody else's was
+/// removed before.
+fn set_origin(headers: &mut HeaderMap, sender: &Sender<'_>) {
+    let host = headers.get(HOST).cloned();
+    let forwarded = match host.as_ref().and_then(|host| host.to_str().ok()) {
+        Some(host) => format!("for={};host=\"{host}\";proto=http", sender.peer.node),
+        None => format!("for={};proto=http", sender.peer.node),
+    };
+    continue_list(headers, FORWARDED, &ascii(forwarded.as_bytes()));
+    continue_list(headers, FORWARDED_FOR, &sender.peer.plain);
+    headers
+        .entry(FORWARDED_PROTO)
+        .or_insert(HeaderValue::from_static("http"));
+    if let Some(host) = host {
+        headers.entry(FORWARDED_HOST).or_insert(host);
+    }
+}
+
+/// One field line with all the values there were and ours at its end.
+fn continue_list(headers: &mut HeaderMap, name: HeaderName, own: &HeaderValue) {
+    let mut values = headers.get_all(&name).iter().peekable();
+    if values.peek().is_none() {
+        headers.insert(name, own.clone());
+        return;
+    }
+    let mut list = Vec::new();
+    for value in values.chain(std::iter::once(own)) {
+        if !list.is_empty() {
+            list.extend_from_slice(b", ");
+        }
+        list.extend_from_slice(value.as_bytes());
+    }
+    headers.insert(
+        name,
+        HeaderValue::from_bytes(&list).unwrap_or_else(|_| own.clone()),
+    );
+}
+
+fn via(version: Version) -> HeaderValue {
+    HeaderValue::from_static(match version {
+        Version::HTTP_2 => "2.0 bulkhead",
+        Version::HTTP_10 => "1.0 bulkhead",
+        _ => "1.1 bulkhead",
+    })
+}
+
+/// How a message says where its body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// No field speaks of a body.
+    None,
+    /// So many bytes.
+    Length(u64),
+    Chunked,
+}
+
+/// The framing can be read in two ways, so what follows on the connection could be anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DoubtfulFraming;
+
+/// Reads the framing fields as strictly as they are written: exactly one of the two, once.
+pub(crate) fn framing(headers: &HeaderMap) -> Result<Framing, DoubtfulFraming> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let mut lengths = headers.get_all(http::header::CONTENT_LENGTH).iter();
+    match (
+        codings.next(),
+        lengths.next(),
+        codings.next(),
+        lengths.next(),
+    ) {
+        (None, None, ..) => Ok(Framing::None),
+        (Some(coding), None, None, _) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
+            Ok(Framing::Chunked)
+        }
+        (None, Some(length), _, None) => digits(length.as_bytes()).map(Framing::Length),
+        _ => Err(DoubtfulFraming),
+    }
+}
+
+/// A number in decimal digits alone: no sign, no list, no space.
+fn digits(text: &[u8]) -> Result<u64, DoubtfulFraming> {
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+        return Err(DoubtfulFraming);
+    }
+    let text = std::str::from_utf8(text).map_err(|_| DoubtfulFraming)?;
+    text.parse().map_err(|_| DoubtfulFraming)
+}
+
+/// Fields that a trailer may not bring into a message.
+pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
+    let dropped: Vec<HeaderName> = trailers
+        .keys()
+        .filter(|name| {
+            let framing = matches!(name.as_str(), "content-length" | "host" | "trailer");
+            framing || kind_of(name) != Kind::EndToEnd || **name == REQUEST_ID
+        })
+        .cloned()
+        .collect();
+    for name in dropped {
+        trailers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(fields: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            headers.append(name, HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    fn sent(fields: &[(&str, &str)], trusted: bool) -> HeaderMap {
+        let mut headers = map(fields);
+        headers.insert(HOST, HeaderValue::from_static("gw.test"));
+        let ids = Ids::new(3);
+        let peer = PeerText::new([192, 0, 2, 1].into());
+        let request_id = ids.request_id(1);
+        let sender = Sender {
+            peer: &peer,
+            trusted,
+            version: Version::HTTP_11,
+            tenant: Some("acme"),
+            request_id: &request_id,
+        };
+        to_upstream(&mut headers, &sender, &ids);
+        headers
+    }
+
+    fn all<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
+        headers
+            .get_all(name)
+            .iter()
+            .map(|value| value.to_str().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn strangers_say_nothing_of_their_origin() {
+        let headers = sent(
+            &[
+                ("x-forwarded-for", "6.6.6.6"),
+                ("x_forwarded_for", "6.6.6.6"),
+                ("x-forwarded-proto", "https"),
+                ("x-forwarded-port", "1"),
+                ("forwarded", "for=6.6.6.6"),
+                ("x-real-ip", "6.6.6.6"),
+                ("true-client-ip", "6.6.6.6"),
+                ("cf-connecting-ip", "6.6.6.6"),
+            ],
+            false,
+        );
+        assert_eq!(all(&headers, "x-forwarded-for"), ["192.0.2.1"]);
+        assert_eq!(all(&headers, "x-forwarded-proto"), ["http"]);
+        assert_eq!(all(&headers, "x-forwarded-host"), ["gw.test"]);
+        let forwarded = ["for=192.0.2.1;host=\"gw.test\";proto=http"];
+        assert_eq!(all(&headers, "forwarded"), forwarded);
+        assert!(!headers.values().any(|value| value.as_bytes() == b"6.6.6.6"));
+    }
+
+    #[test]
+    fn trusted_proxies_are_continued() {
+        let known = [
+            ("x-forwarded-for", "1.1.1.1"),
+            ("x-forwarded-for", "2.2.2.2"),
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-host", "outer.example"),
+            ("forwarded", "for=1.1.1.1"),
+        ];
+        let headers = sent(&known, true);
+        assert_eq!(
+            all(&headers, "x-forwarded-for"),
+            ["1.1.1.1, 2.2.2.2, 192.0.2.1"]
+        );
+        assert_eq!(all(&headers, "x-forwarded-proto"), ["https"]);
+        assert_eq!(all(&headers, "x-forwarded-host"), ["outer.example"]);
+        assert!(all(&headers, "forwarded")[0].starts_with("for=1.1.1.1, for=192.0.2.1"));
+    }
+
+    #[test]
+    fn what_is_ours_comes_from_us() {
+        let headers = sent(
+            &[
+                (
+                    "connection",
+                    "close, x-bulkhead-tenant, x-drop, host, x-request-id",
+                ),
+                ("x-drop", "1"),
+                ("x-bulkhead-tenant", "evil"),
+                ("x_bulkhead_tenant", "evil"),
+                ("x-bulkhead-anything", "1"),
+                ("x-original-url", "/admin"),
+                ("x-rewrite-url", "/admin"),
+                ("x-http-method-override", "DELETE"),
+                ("te", "trailers"),
+                ("upgrade", "foo"),
+                ("expect", "100-continue"),
+                ("trailer", "x-bulkhead-tenant"),
+                ("proxy-connection", "keep-alive"),
+                ("keep-alive", "timeout=9"),
+                ("via", "1.1 outer"),
+                ("x-mine", "kept"),
+            ],
+            false,
+        );
+        let mut names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        let want = [
+            "forwarded",
+            "host",
+            "traceparent",
+            "via",
+            "x-bulkhead-tenant",
+            "x-forwarded-for",
+            "x-forwarded-host",
+            "x-forwarded-proto",
+            "x-mine",
+            "x-request-id",
+        ];
+        assert_eq!(names, want);
+        assert_eq!(all(&headers, "x-bulkhead-tenant"), ["acme"]);
+        assert_eq!(all(&headers, "via"), ["1.1 outer", "1.1 bulkhead"]);
+    }
+
+    #[test]
+    fn answers_lose_what_is_ours_and_what_is_the_hops() {
+        let mut headers = map(&[
+            ("connection", "x-hop-secret, keep-alive"),
+            ("x-hop-secret", "s3cr3t"),
+            ("keep-alive", "timeout=99"),
+            ("proxy-connection", "keep-alive"),
+            ("x-bulkhead-reason", "route_full"),
+            ("x-bulkhead-fallback", "static"),
+            ("x-request-id", "theirs"),
+            ("etag", "\"e\""),
+            ("set-cookie", "a=1"),
+            ("set-cookie", "b=2"),
+        ]);
+        let request_id = Ids::new(1).request_id(1);
+        to_client(&mut headers, &request_id, Version::HTTP_11);
+        let mut names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["etag", "set-cookie", "via", "x-request-id"]);
+        assert_eq!(all(&headers, "set-cookie"), ["a=1", "b=2"]);
+        assert_eq!(headers[REQUEST_ID], request_id.header());
+    }
+
+    #[test]
+    fn framing_is_read_one_way_or_refused() {
+        let length = |text| ("content-length", text);
+        let coding = |text| ("transfer-encoding", text);
+        for (fields, want) in [
+            (vec![], Ok(Framing::None)),
+            (vec![length("0")], Ok(Framing::Length(0))),
+            (vec![length("007")], Ok(Framing::Length(7))),
+            (vec![coding("chunked")], Ok(Framing::Chunked)),
+            (vec![coding("Chunked")], Ok(Framing::Chunked)),
+            (vec![coding("chunked"), length("4")], Err(DoubtfulFraming)),
+            (vec![length("5"), length("5")], Err(DoubtfulFraming)),
+            (vec![length("5, 5")], Err(DoubtfulFraming)),
+            (vec![length("+5")], Err(DoubtfulFraming)),
+            (vec![length("-5")], Err(DoubtfulFraming)),
+            (vec![length("0x5")], Err(DoubtfulFraming)),
+            (vec![length("1e1")], Err(DoubtfulFraming)),
+            (vec![length("")], Err(DoubtfulFraming)),
+            (vec![length("18446744073709551621")], Err(DoubtfulFraming)),
+            (vec![coding("chunked, chunked")], Err(DoubtfulFraming)),
+            (
+                vec![coding("chunked"), coding("identity")],
+                Err(DoubtfulFraming),
+            ),
+            (vec![coding("xchunked")], Err(DoubtfulFraming)),
+            (vec![coding("chunked;q=1")], Err(DoubtfulFraming)),
+            (vec![coding("gzip, chunked")], Err(DoubtfulFraming)),
+            (vec![coding("identity")], Err(DoubtfulFraming)),
+        ] {
+            assert_eq!(framing(&map(&fields)), want, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn trailers_bring_no_identity_and_no_framing() {
+        let mut trailers = map(&[
+            ("x-bulkhead-tenant", "bravo"),
+            ("content-length", "50"),
+            ("host", "blocked.example"),
+            ("x-forwarded-for", "6.6.6.6"),
+            ("grpc-status", "0"),
+        ]);
+        clean_trailers(&mut trailers);
+        let names: Vec<&str> = trailers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["grpc-status"]);
+    }
+}

@@ -1,0 +1,250 @@
+//! The body of an answer, which holds what the exchange holds.
+//!
+//! Separate because this is where permits end: with the last byte, with a failure, or with the
+//! drop of a body that nobody wants any more; exactly one of the three. It must never be possible
+//! to send a byte of an upstream's answer without it.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use compartment::Permits;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use crate::connection::{Connection, Fate};
+use crate::core::{Core, OnRoute};
+use crate::headers::clean_trailers;
+use crate::reason::Reason;
+use crate::request_body::Pump;
+use crate::running;
+use crate::timer::Timer;
+use crate::upstream::{EndpointPool, Wire};
+
+/// Permits, and the entry that says how old they are. Dropping it gives both back.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    core: Rc<Core>,
+    _permits: Permits<OnRoute>,
+    _entry: running::Entry,
+}
+
+impl Slots {
+    pub(crate) fn new(core: &Rc<Core>, permits: Permits<OnRoute>, entry: running::Entry) -> Self {
+        Self {
+            core: Rc::clone(core),
+            _permits: permits,
+            _entry: entry,
+        }
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        // The permits, dropped right after, record how long they were held.
+        self.core.now.read_us();
+    }
+}
+
+/// The body of every answer.
+#[derive(Debug)]
+pub(crate) enum AnswerBody {
+    /// Of our own making, or nothing.
+    Own(Option<Bytes>),
+    /// An upstream's.
+    Held(Held),
+}
+
+/// The answer was cut on purpose, or by its upstream. The client must see that.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer was cut: {}", .0.as_str())]
+pub(crate) struct Cut(Reason);
+
+/// When an exchange ends at the latest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) total_at_us: u64,
+    /// `u64::MAX` once the permits are back.
+    pub(crate) hold_at_us: u64,
+    pub(crate) body_idle_us: u64,
+}
+
+impl Bounds {
+    /// The bound that runs out first. On a tie the whole exchange goes first.
+    pub(crate) fn first(&self) -> (u64, Reason) {
+        if self.total_at_us <= self.hold_at_us {
+            (self.total_at_us, Reason::TotalTimeout)
+        } else {
+            (self.hold_at_us, Reason::MaxHold)
+        }
+    }
+}
+
+/// An upstream's body on its way to the client.
+#[derive(Debug)]
+pub(crate) struct Held {
+    incoming: Incoming,
+    parts: Option<Parts>,
+    bounds: Bounds,
+    progress_us: u64,
+    core: Rc<Core>,
+    connection: Rc<Connection>,
+}
+
+/// What is given back when the body ends. The connection first: while a permit is out, whatever
+/// the upstream does for it may still be going on.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) wire: Box<Wire>,
+    pub(crate) pool: Rc<EndpointPool>,
+    pub(crate) pump: Option<Rc<Pump>>,
+    pub(crate) timer: Timer,
+    /// `None`: they were given back at the head.
+    pub(crate) slots: Option<Slots>,
+}
+
+impl Held {
+    pub(crate) fn new(
+        incoming: Incoming,
+        parts: Parts,
+        bounds: Bounds,
+        core: &Rc<Core>,
+        connection: &Rc<Connection>,
+    ) -> Self {
+        Self {
+            incoming,
+            parts: Some(parts),
+            bounds,
+            progress_us: core.now.last_us(),
+            core: Rc::clone(core),
+            connection: Rc::clone(connection),
+        }
+    }
+
+    /// The last byte was read: everything goes back, the connection to its pool.
+    fn end(&mut self) {
+        if let Some(parts) = self.parts.take() {
+            parts.end(&self.core);
+        }
+    }
+
+    fn fail(&mut self, reason: Reason) -> Cut {
+        self.core.outcomes().count(reason);
+        drop(self.parts.take());
+        Cut(reason)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        let Some(parts) = &mut self.parts else {
+            return Poll::Ready(None);
+        };
+        // What is there already goes out first; then the connection is moved, and looked at again.
+        for moved in [false, true] {
+            if moved {
+                // A fault of the client's own body ends the upstream's side by itself.
+                let _ = parts.pump.as_ref().map(|pump| pump.fill(cx));
+                parts.wire.poll(cx);
+            }
+            match Pin::new(&mut self.incoming).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => return Poll::Ready(Some(Ok(self.pass(frame)))),
+                Poll::Ready(Some(Err(error))) => {
+                    let reason = crate::attempt::fault_of(&error).reason();
+                    return Poll::Ready(Some(Err(self.fail(reason))));
+                }
+                Poll::Ready(None) => {
+                    self.end();
+                    return Poll::Ready(None);
+                }
+                Poll::Pending => {}
+            }
+        }
+        self.poll_bounds(cx)
+            .map(|reason| Some(Err(self.fail(reason))))
+    }
+
+    fn pass(&mut self, mut frame: Frame<Bytes>) -> Frame<Bytes> {
+        if let Some(trailers) = frame.trailers_mut() {
+            clean_trailers(trailers);
+        }
+        if self.incoming.is_end_stream() || frame.is_trailers() {
+            // Before the last byte can reach the client, whose next request may need the slot.
+            self.end();
+        } else {
+            self.progress_us = self.core.now.read_us();
+        }
+        frame
+    }
+
+    fn poll_bounds(&mut self, cx: &mut Context<'_>) -> Poll<Reason> {
+        let Some(parts) = &mut self.parts else {
+            return Poll::Pending;
+        };
+        let (first_us, reason) = self.bounds.first();
+        let idle_us = self.progress_us.saturating_add(self.bounds.body_idle_us);
+        // Silence in the middle of an answer is the dependency's failure, not a timeout of ours
+        // that a retry or a fallback could still repair.
+        let (at_us, reason) = if idle_us < first_us {
+            (idle_us, Reason::UpstreamReset)
+        } else {
+            (first_us, reason)
+        };
+        parts.timer.poll_until(at_us, cx).map(|_| reason)
+    }
+}
+
+impl Parts {
+    /// The exchange came to its clean end.
+    pub(crate) fn end(self, core: &Core) {
+        let Self {
+            wire, pool, slots, ..
+        } = self;
+        pool.give(wire, core.now.last_us());
+        drop(slots);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Ended and failed bodies hold nothing any more: this one was abandoned.
+        if let Some(parts) = self.parts.take() {
+            drop(parts);
+            self.core.outcomes().count(match self.connection.fate() {
+                Fate::SlowClient => Reason::SlowClient,
+                Fate::Open | Fate::ClientGone | Fate::Abuser => Reason::ClientGone,
+            });
+        }
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = Cut;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        match &mut *self {
+            Self::Own(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+            Self::Held(held) => held.poll(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Own(body) => body.as_ref().is_none_or(Bytes::is_empty),
+            Self::Held(held) => held.parts.is_none() && held.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Own(body) => {
+                let length = body.as_ref().map_or(0, Bytes::len);
+                SizeHint::with_exact(u64::try_from(length).unwrap_or(u64::MAX))
+            }
+            Self::Held(held) => held.incoming.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The one swappable pointer to what is in force.
+//!
+//! Separate because it is where slow work ends and fast work begins: a policy is built into
+//! tables here, off the serving threads, and a request reads one snapshot. It must never replace a
+//! live compartment (the hull changes numbers), and never let a serving thread free a large
+//! snapshot.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use compartment::policy::{Endpoint, HoldUntil, Millionths, Policy, Retry, RetryOn, Route, Value};
+use compartment::{Class, Hull, Limit, Name, Passage, RetryBudget, TenantCompartment};
+use http::HeaderName;
+
+use crate::clock::whole_us;
+use crate::fallback::FixedAnswer;
+use crate::outcomes::Outcomes;
+use crate::route::RouteTable;
+use crate::running::{Mark, Tables};
+use crate::tenant::TenantTable;
+
+/// Share of recent successes that may be repeated when a policy does not say.
+const RETRY_SHARE_DEFAULT: Millionths = Millionths(100_000);
+
+/// Process-wide: all compartments, and the policy in force.
+#[derive(Debug)]
+pub(crate) struct Live {
+    hull: Hull,
+    current: ArcSwapOption<LivePolicy>,
+    /// Changes with the pointer; what serving threads compare, because it costs nothing to read.
+    version: AtomicU64,
+    /// Snapshots that somebody still reads. Kept here so that the last reader, a serving thread,
+    /// is never the one who frees 100,000 tenants.
+    retired: Mutex<Vec<Arc<LivePolicy>>>,
+    /// Per route and process, so that a new policy does not begin them anew.
+    budgets: Mutex<HashMap<Name, KeptBudget>>,
+    pub(crate) running: Tables,
+    pub(crate) outcomes: Outcomes,
+}
+
+#[derive(Debug)]
+struct KeptBudget {
+    share: Millionths,
+    window_us: u64,
+    budget: Arc<RetryBudget>,
+}
+
+/// One policy, ready to serve. Immutable.
+#[derive(Debug)]
+pub(crate) struct LivePolicy {
+    /// Its number.
+    pub(crate) generation: u64,
+    /// SHA-256 of its document.
+    pub(crate) digest: String,
+    /// As it was checked.
+    pub(crate) policy: Policy,
+    pub(crate) table: RouteTable,
+    pub(crate) routes: Vec<Arc<LiveRoute>>,
+    pub(crate) tenants: TenantTable,
+    /// In the order of the policy, then the shared unknown one.
+    pub(crate) compartments: Vec<Arc<TenantCompartment>>,
+    pub(crate) tenant_marks: Vec<Mark>,
+}
+
+/// One route in the units of the request path.
+#[derive(Debug)]
+pub(crate) struct LiveRoute {
+    pub(crate) id: Name,
+    pub(crate) passage: Passage,
+    pub(crate) class: Class,
+    pub(crate) tenant_limit: Option<Limit>,
+    /// By the index of the plan.
+    pub(crate) plan_limits: HashMap<usize, Limit>,
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) connect_us: u64,
+    pub(crate) queue_wait_us: u64,
+    pub(crate) hold_us: u64,
+    pub(crate) hold_until: HoldUntil,
+    pub(crate) attempt_us: u64,
+    pub(crate) total_us: u64,
+    pub(crate) body_idle_us: u64,
+    pub(crate) body_bytes_max: u64,
+    pub(crate) deadline_header: Option<HeaderName>,
+    pub(crate) retry: Option<LiveRetry>,
+    pub(crate) fallback: Option<FixedAnswer>,
+    pub(crate) route_mark: Mark,
+    pub(crate) upstream_mark: Mark,
+}
+
+/// `[routes.retry]`.
+#[derive(Debug)]
+pub(crate) struct LiveRetry {
+    pub(crate) attempts: u32,
+    pub(crate) on: RetryOn,
+    pub(crate) idempotency_header: Option<HeaderName>,
+    pub(crate) budget: Arc<RetryBudget>,
+}
+
+impl Live {
+    /// Nothing in force.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            hull: Hull::new(),
+            current: ArcSwapOption::empty(),
+            version: AtomicU64::new(0),
+            retired: Mutex::default(),
+            budgets: Mutex::default(),
+            running: Tables::default(),
+            outcomes: Outcomes::default(),
+        })
+    }
+
+    /// Puts a checked policy in force: numbers into the live compartments, then the pointer.
+    pub(crate) fn install(&self, generation: u64, document: &Value, policy: Policy) {
+        let digest = wire::document::digest(document);
+        let fresh = Arc::new(self.build(generation, digest, policy));
+        let old = self.current.swap(Some(fresh));
+        self.version.fetch_add(1, Ordering::AcqRel);
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.extend(old);
+        drop(retired);
+        self.sweep();
+    }
+
+    /// What is in force.
+    pub(crate) fn current(&self) -> Option<Arc<LivePolicy>> {
+        self.current.load_full()
+    }
+
+    /// All compartments of the process.
+    pub(crate) fn hull(&self) -> &Hull {
+        &self.hull
+    }
+
+    /// Frees the snapshots that no request reads any more. For a thread that serves nobody.
+    pub(crate) fn sweep(&self) {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let (kept, unread): (Vec<_>, Vec<_>) = retired
+            .drain(..)
+            .partition(|policy| Arc::strong_count(policy) > 1);
+        *retired = kept;
+        drop(retired);
+        drop(unread);
+    }
+
+    /// Differs whenever the policy in force does.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Age of the oldest permit of each compartment that has one out, in milliseconds, by key.
+    pub(crate) fn oldest_ms(&self, now_us: u64) -> HashMap<String, u64> {
+        let oldest = self.running.oldest();
+        let age_ms = |since_us: u64| now_us.saturating_sub(since_us) / 1_000;
+        let mut ages = HashMap::new();
+        let Some(any_us) = oldest.any_us else {
+            return ages;
+        };
+        ages.insert("gateway".to_owned(), age_ms(any_us));
+        let Some(current) = self.current() else {
+            return ages;
+        };
+        let mut note = |mark: Mark, level: &str, id: &str| {
+            let since_us = oldest.by_mark.get(&mark).copied();
+            since_us.map(|at_us| ages.insert(format!("{level}/{id}"), age_ms(at_us)));
+        };
+        for route in &current.routes {
+            note(route.route_mark, "route", route.id.as_str());
+        }
+        for upstream in &current.policy.upstreams {
+            let id = upstream.id.as_str();
+            note(Mark::of("upstream", id), "upstream", id);
+        }
+        let tenants = || current.tenant_marks.iter().zip(&current.compartments);
+        for (&mark, tenant) in tenants() {
+            note(mark, "tenant", tenant.name().as_str());
+        }
+        let routes: HashMap<Mark, &Name> = current
+            .routes
+            .iter()
+            .map(|route| (route.route_mark, &route.id))
+            .collect();
+        let tenants: HashMap<Mark, &Name> = tenants()
+            .map(|(&mark, tenant)| (mark, tenant.name()))
+            .collect();
+        for ((route, tenant), &since_us) in &oldest.by_pair {
+            if let (Some(route), Some(tenant)) = (routes.get(route), tenants.get(tenant)) {
+                ages.insert(format!("route/{route}/tenant/{tenant}"), age_ms(since_us));
+            }
+        }
+        ages
+    }
+
+    fn build(&self, generation: u64, digest: String, policy: Policy) -> LivePolicy {
+        let fittings = self.hull.apply(&policy);
+        let routes = policy.routes.iter().zip(fittings.passages).enumerate();
+        let routes = routes
+            .map(|(index, (route, passage))| Arc::new(self.route(&policy, index, route, passage)))
+            .collect();
+        let names = fittings.tenants.iter().map(|tenant| tenant.name());
+        let tenant_marks = names
+            .map(|name| Mark::of("tenant", name.as_str()))
+            .collect();
+        LivePolicy {
+            generation,
+            digest,
+            table: RouteTable::new(&policy.routes),
+            routes,
+            tenants: TenantTable::new(&policy),
+            compartments: fittings.tenants,
+            tenant_marks,
+            policy,
+        }
+    }
+
+    fn route(&self, policy: &Policy, index: usize, route: &Route, passage: Passage) -> LiveRoute {
+        let http = &policy.gateway.http;
+        let plans = policy.plans.iter().enumerate();
+        let plan_limits = plans.flat_map(|(plan, terms)| {
+            let here = terms
+                .routes
+                .iter()
+                .filter(move |(route, _)| *route == index);
+            here.map(move |&(_, limit)| (plan, limit))
+        });
+        let upstream = policy.upstreams.get(route.upstream);
+        let upstream_id = upstream.map_or("", |upstream| upstream.id.as_str());
+        let name = |name: &String| HeaderName::from_bytes(name.as_bytes()).ok();
+        LiveRoute {
+            id: route.id.clone(),
+            passage,
+            class: route.class,
+            tenant_limit: route.compartment.tenant_limit,
+            plan_limits: plan_limits.collect(),
+            endpoints: upstream
+                .map(|upstream| upstream.endpoints.clone())
+                .unwrap_or_default(),
+            connect_us: upstream.map_or(0, |upstream| whole_us(upstream.connect_timeout)),
+            queue_wait_us: whole_us(route.compartment.queue_wait),
+            hold_us: whole_us(route.compartment.hold_max),
+            hold_until: route.compartment.hold_until,
+            attempt_us: whole_us(route.timeout.attempt),
+            total_us: whole_us(route.timeout.total),
+            body_idle_us: whole_us(route.timeout.body_idle.unwrap_or(http.body_idle_timeout)),
+            body_bytes_max: route.body_bytes_max.unwrap_or(http.body_bytes_max),
+            deadline_header: route.timeout.deadline_header.as_ref().and_then(name),
+            retry: route.retry.as_ref().map(|retry| LiveRetry {
+                attempts: retry.attempts,
+                on: retry.on,
+                idempotency_header: retry.idempotency_header.as_ref().and_then(name),
+                budget: self.budget(&route.id, retry),
+            }),
+            fallback: route.fallback.first().map(FixedAnswer::new),
+            route_mark: Mark::of("route", route.id.as_str()),
+            upstream_mark: Mark::of("upstream", upstream_id),
+        }
+    }
+
+    /// The route's budget; a new one only when its terms changed.
+    fn budget(&self, route: &Name, retry: &Retry) -> Arc<RetryBudget> {
+        let share = retry.budget.unwrap_or(RETRY_SHARE_DEFAULT);
+        let window_us = whole_us(retry.window);
+        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = budgets
+            .get(route)
+            .filter(|kept| kept.share == share && kept.window_us == window_us);
+        if let Some(kept) = known {
+            return Arc::clone(&kept.budget);
+        }
+        let budget = Arc::new(RetryBudget::new(share, window_us));
+        let kept = KeptBudget {
+            share,
+            window_us,
+            budget: Arc::clone(&budget),
+        };
+        budgets.insert(route.clone(), kept);
+        budget
+    }
+}
+
+impl LivePolicy {
+    /// True when the peer's forwarding fields are believed.
+    pub(crate) fn trusts(&self, peer: std::net::IpAddr) -> bool {
+        self.policy
+            .gateway
+            .http
+            .trusted_proxies
+            .iter()
+            .any(|network| network.contains(peer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{policy, route};
+
+    #[test]
+    fn a_new_policy_changes_the_pointer_and_frees_the_old_snapshot() {
+        let live = Live::new();
+        assert!(live.current().is_none());
+        live.install(1, &Value::Table(Vec::new()), policy(&[route("a", "/a")]));
+        let first = live.current().unwrap();
+        let (weak, version) = (Arc::downgrade(&first), live.version());
+        live.install(2, &Value::Table(Vec::new()), policy(&[route("b", "/b")]));
+        assert_ne!(live.version(), version);
+        assert_eq!(live.current().unwrap().generation, 2);
+        // A reader keeps it; whoever sweeps next, not the reader, frees it.
+        drop(first);
+        assert!(weak.upgrade().is_some());
+        live.sweep();
+        assert!(weak.upgrade().is_none());
+    }
+
+    #[test]
+    fn a_budget_outlives_a_policy_that_does_not_change_it() {
+        let live = Live::new();
+        let retry = Retry {
+            attempts: 2,
+            budget: None,
+            window: std::time::Duration::from_secs(10),
+            on: RetryOn {
+                connect: true,
+                reset: true,
+                status_502: false,
+                status_503: false,
+                status_504: false,
+                timeout: false,
+            },
+            idempotency_header: None,
+        };
+        let mut one = route("a", "/a");
+        one.retry = Some(retry);
+        let budget_of = |live: &Live| {
+            let current = live.current().unwrap();
+            Arc::clone(&current.routes[0].retry.as_ref().unwrap().budget)
+        };
+        live.install(1, &Value::Table(Vec::new()), policy(&[one.clone()]));
+        let first = budget_of(&live);
+        live.install(2, &Value::Table(Vec::new()), policy(&[one]));
+        assert!(Arc::ptr_eq(&first, &budget_of(&live)));
+    }
+}

@@ -1,0 +1,246 @@
+//! The client's body on its way to the upstream.
+//!
+//! Separate because it must be read all the while, also when the upstream does not: a client that
+//! leaves is noticed by reading. What is read ahead and what is kept for a retry have bounds. It
+//! must never pass on a byte beyond the route's bound, nor a trailer.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+/// Bytes read ahead of the upstream.
+const AHEAD_BYTES_MAX: usize = 64 * 1024;
+/// The largest body that is kept for a retry.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
+/// Frames that are read ahead, however small.
+const AHEAD_FRAMES_MAX: usize = 512;
+
+/// Why a body did not come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BodyFault {
+    #[error("the body is larger than allowed")]
+    TooLarge,
+    #[error("the body's framing is broken")]
+    Broken,
+    #[error("the client left")]
+    Gone,
+}
+
+/// What reads the client's body. Shared by the exchange and the body that hyper sends.
+#[derive(Debug)]
+pub(crate) struct Pump(RefCell<State>);
+
+#[derive(Debug)]
+struct State {
+    /// `None` when its end was read, or it failed.
+    source: Option<Incoming>,
+    ahead: VecDeque<Bytes>,
+    ahead_bytes: usize,
+    /// Everything read so far, while it may be needed again.
+    kept: Option<Vec<Bytes>>,
+    read_bytes: u64,
+    bytes_max: u64,
+    /// What the client announced.
+    length: Option<u64>,
+    fault: Option<BodyFault>,
+    /// The upstream asked for more than there was.
+    starved: bool,
+    /// Frames read: tells progress.
+    frames: u64,
+}
+
+impl Pump {
+    /// `keep`: the body may have to be sent again.
+    pub(crate) fn new(source: Incoming, bytes_max: u64, keep: bool) -> Rc<Self> {
+        let length = source.size_hint().exact();
+        Rc::new(Self(RefCell::new(State {
+            source: Some(source),
+            ahead: VecDeque::new(),
+            ahead_bytes: 0,
+            kept: keep.then(Vec::new),
+            read_bytes: 0,
+            bytes_max,
+            length,
+            fault: None,
+            starved: false,
+            frames: 0,
+        })))
+    }
+
+    /// Reads what there is, up to the bound. Registers for more.
+    pub(crate) fn fill(&self, cx: &mut Context<'_>) -> Result<(), BodyFault> {
+        self.0.borrow_mut().fill(cx)
+    }
+
+    /// True when the upstream waits for bytes that the client has not sent.
+    pub(crate) fn waits_for_client(&self) -> bool {
+        let state = self.0.borrow();
+        state.starved && state.source.is_some()
+    }
+
+    /// Frames read so far.
+    pub(crate) fn progress(&self) -> u64 {
+        self.0.borrow().frames
+    }
+
+    /// Whether anything was read, or the body has ended.
+    pub(crate) fn has_begun(&self) -> bool {
+        let state = self.0.borrow();
+        state.frames > 0 || state.source.is_none()
+    }
+
+    /// True when the whole body is here and can be sent again.
+    pub(crate) fn can_repeat(&self) -> bool {
+        let state = self.0.borrow();
+        state.kept.is_some() && state.source.is_none() && state.fault.is_none()
+    }
+
+    /// From the first byte again.
+    pub(crate) fn rewind(&self) {
+        let mut state = self.0.borrow_mut();
+        let again: VecDeque<Bytes> = state.kept.iter().flatten().cloned().collect();
+        state.ahead_bytes = again.iter().map(Bytes::len).sum();
+        state.ahead = again;
+        state.starved = false;
+    }
+}
+
+impl State {
+    fn fill(&mut self, cx: &mut Context<'_>) -> Result<(), BodyFault> {
+        while self.ahead_bytes < AHEAD_BYTES_MAX && self.ahead.len() < AHEAD_FRAMES_MAX {
+            let Some(source) = &mut self.source else {
+                break;
+            };
+            match Pin::new(source).poll_frame(cx) {
+                Poll::Pending => break,
+                Poll::Ready(None) => self.end(),
+                Poll::Ready(Some(Err(error))) => self.fail(fault_of(&error)),
+                Poll::Ready(Some(Ok(frame))) => {
+                    // Trailers end the body and are dropped.
+                    if let Ok(data) = frame.into_data() {
+                        self.take(data);
+                    }
+                }
+            }
+        }
+        self.fault.map_or(Ok(()), Err)
+    }
+
+    fn take(&mut self, data: Bytes) {
+        self.frames += 1;
+        self.starved = false;
+        let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
+        self.read_bytes = self.read_bytes.saturating_add(length);
+        if self.read_bytes > self.bytes_max {
+            return self.fail(BodyFault::TooLarge);
+        }
+        if self.source.as_ref().is_some_and(Body::is_end_stream) {
+            self.end();
+        }
+        if self.read_bytes > u64::try_from(KEPT_BYTES_MAX).unwrap_or(u64::MAX) {
+            self.kept = None;
+        } else if let Some(kept) = &mut self.kept {
+            kept.push(data.clone());
+        }
+        self.ahead_bytes += data.len();
+        self.ahead.push_back(data);
+    }
+
+    fn end(&mut self) {
+        self.source = None;
+        self.starved = false;
+    }
+
+    fn fail(&mut self, fault: BodyFault) {
+        self.fault = Some(fault);
+        self.end();
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyFault>>> {
+        if self.ahead.is_empty()
+            && let Err(fault) = self.fill(cx)
+        {
+            return Poll::Ready(Some(Err(fault)));
+        }
+        match self.ahead.pop_front() {
+            Some(data) => {
+                self.ahead_bytes -= data.len();
+                Poll::Ready(Some(Ok(data)))
+            }
+            None if self.source.is_none() => Poll::Ready(None),
+            None => {
+                self.starved = true;
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// hyper reports a body that cannot be read as invalid, and one that stops as ended too early.
+fn fault_of(error: &hyper::Error) -> BodyFault {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            return match io.kind() {
+                std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData => {
+                    BodyFault::Broken
+                }
+                _ => BodyFault::Gone,
+            };
+        }
+        cause = error.source();
+    }
+    BodyFault::Gone
+}
+
+/// The body of a request to an upstream.
+#[derive(Debug)]
+pub(crate) enum RequestBody {
+    Empty,
+    Pumped(Rc<Pump>),
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyFault;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
+        match &*self {
+            Self::Empty => Poll::Ready(None),
+            Self::Pumped(pump) => {
+                let next = pump.0.borrow_mut().poll_next(cx);
+                next.map(|next| next.map(|data| data.map(Frame::data)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Pumped(pump) => {
+                let state = pump.0.borrow();
+                state.source.is_none() && state.ahead.is_empty() && state.fault.is_none()
+            }
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Pumped(pump) => pump
+                .0
+                .borrow()
+                .length
+                .map_or_else(SizeHint::default, SizeHint::with_exact),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Addresses of upstream names.
+//!
+//! Separate because a name server can be slow or dead: names are asked for in the background, the
+//! last good addresses stay in use, and only a request whose name was never answered waits. It
+//! must never use the system's resolver, whose threads one bad name could fill.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::rc::Rc;
+
+use hickory_resolver::TokioResolver;
+use tokio::sync::Notify;
+
+use crate::clock::Clock;
+use crate::server::Tasks;
+
+/// Addresses of one name that are used.
+const ADDRESSES_MAX: usize = 16;
+/// Names of one core. A policy has at most 1,000 upstreams; names of older ones are forgotten.
+const NAMES_MAX: usize = 4_096;
+/// Addresses are asked for again after this time.
+const REFRESH_US: u64 = 30_000_000;
+/// A name that was not answered is not asked for again before.
+const RETRY_US: u64 = 1_000_000;
+
+/// The name has no address, or nobody could say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the name of the upstream was not resolved")]
+pub(crate) struct NoAddress;
+
+/// The names of one core.
+#[derive(Debug)]
+pub(crate) struct Resolver {
+    clock: Clock,
+    names: RefCell<HashMap<Box<str>, Rc<Named>>>,
+    /// `None` inside: the system names no name server that can be asked.
+    asker: OnceCell<Option<Rc<TokioResolver>>>,
+    tasks: Tasks,
+}
+
+#[derive(Debug, Default)]
+struct Named {
+    good: RefCell<Rc<[IpAddr]>>,
+    ask_again_us: Cell<u64>,
+    asking: Cell<bool>,
+    answered: Notify,
+}
+
+impl Resolver {
+    pub(crate) fn new(clock: Clock) -> Rc<Self> {
+        Rc::new(Self {
+            clock,
+            names: RefCell::default(),
+            asker: OnceCell::new(),
+            tasks: Tasks::new("name look-up"),
+        })
+    }
+
+    /// The addresses of `host`. Waits only for a name that was never answered; the caller bounds
+    /// the wait.
+    pub(crate) async fn addresses(self: &Rc<Self>, host: &str) -> Result<Rc<[IpAddr]>, NoAddress> {
+        if let Some(known) = without_asking(host) {
+            return Ok(known);
+        }
+        let named = self.named(host);
+        let answered = named.answered.notified();
+        let due = self.clock.now_us() >= named.ask_again_us.get();
+        if due && !named.asking.get() {
+            self.ask(host, &named);
+        }
+        if named.good.borrow().is_empty() && named.asking.get() {
+            answered.await;
+        }
+        let good = Rc::clone(&named.good.borrow());
+        if good.is_empty() {
+            Err(NoAddress)
+        } else {
+            Ok(good)
+        }
+    }
+
+    /// The addresses did not work: they are asked for again with the next request.
+    pub(crate) fn doubt(&self, host: &str) {
+        if let Some(named) = self.names.borrow().get(host) {
+            let soon_us = self.clock.now_us().saturating_add(RETRY_US);
+            named
+                .ask_again_us
+                .set(named.ask_again_us.get().min(soon_us));
+        }
+    }
+
+    fn named(&self, host: &str) -> Rc<Named> {
+        let mut names = self.names.borrow_mut();
+        if let Some(known) = names.get(host) {
+            return Rc::clone(known);
+        }
+        if names.len() >= NAMES_MAX {
+            names.clear();
+        }
+        Rc::clone(names.entry(host.into()).or_default())
+    }
+
+    fn ask(self: &Rc<Self>, host: &str, named: &Rc<Named>) {
+        let Some(asker) = self.asker() else {
+            named
+                .ask_again_us
+                .set(self.clock.now_us().saturating_add(RETRY_US));
+            return;
+        };
+        named.asking.set(true);
+        // A trailing dot: the search list of the machine is not ours to try.
+        let host = if host.ends_with('.') {
+            host.to_owned()
+        } else {
+            format!("{host}.")
+        };
+        let (clock, asking) = (self.clock, Asking(Rc::clone(named)));
+        self.tasks.spawn(async move {
+            let answer = asker.lookup_ip(host.as_str()).await;
+            let pause_us = match answer {
+                Ok(answer) => {
+                    let found: Vec<IpAddr> = answer.iter().take(ADDRESSES_MAX).collect();
+                    if !found.is_empty() {
+                        *asking.0.good.borrow_mut() = found.into();
+                    }
+                    REFRESH_US
+                }
+                Err(error) => {
+                    tracing::warn!(upstream.host = host, %error, "a name was not resolved");
+                    RETRY_US
+                }
+            };
+            asking
+                .0
+                .ask_again_us
+                .set(clock.now_us().saturating_add(pause_us));
+            drop(asking);
+        });
+    }
+
+    fn asker(&self) -> Option<Rc<TokioResolver>> {
+        let made = self.asker.get_or_init(|| {
+            let made = TokioResolver::builder_tokio().and_then(|builder| builder.build());
+            match made {
+                Ok(asker) => Some(Rc::new(asker)),
+                Err(error) => {
+                    tracing::error!(%error, "no name server is configured");
+                    None
+                }
+            }
+        });
+        made.clone()
+    }
+}
+
+/// A look-up under way. Dropping it, finished or not, lets the waiters look.
+struct Asking(Rc<Named>);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.asking.set(false);
+        self.0.answered.notify_waiters();
+    }
+}
+
+/// Addresses that nobody has to be asked for.
+fn without_asking(host: &str) -> Option<Rc<[IpAddr]>> {
+    if host.eq_ignore_ascii_case("localhost") {
+        return Some(Rc::new([
+            Ipv4Addr::LOCALHOST.into(),
+            Ipv6Addr::LOCALHOST.into(),
+        ]));
+    }
+    host.parse::<IpAddr>()
+        .ok()
+        .map(|address| Rc::from([address]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_and_localhost_ask_nobody() {
+        assert_eq!(without_asking("127.0.0.1").unwrap().len(), 1);
+        assert_eq!(without_asking("::1").unwrap().len(), 1);
+        assert_eq!(without_asking("LocalHost").unwrap().len(), 2);
+        // What inet_aton would take is a name here, so it reaches no address by the back door.
+        for name in [
+            "0x7f000001",
+            "2130706433",
+            "127.1",
+            "0177.0.0.1",
+            "example.com",
+        ] {
+            assert!(without_asking(name).is_none(), "{name}");
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn the_last_good_addresses_stay_in_use() {
+        let resolver = Resolver::new(Clock::start());
+        let named = resolver.named("shop.example");
+        *named.good.borrow_mut() = Rc::from([IpAddr::from([192, 0, 2, 1])]);
+        // A look-up that is under way and never answered: nobody waits for it.
+        named.asking.set(true);
+        let found = resolver.addresses("shop.example").await.unwrap();
+        assert_eq!(*found, [IpAddr::from([192, 0, 2, 1])]);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_first_answer_is_waited_for_and_its_failure_told() {
+        let resolver = Resolver::new(Clock::start());
+        let named = resolver.named("shop.example");
+        named.asking.set(true);
+        named.ask_again_us.set(u64::MAX);
+        let waiting = resolver.addresses("shop.example");
+        let answering = async {
+            tokio::task::yield_now().await;
+            drop(Asking(Rc::clone(&named)));
+        };
+        let (found, ()) = tokio::join!(waiting, answering);
+        assert_eq!(found, Err(NoAddress));
+    }
+}

@@ -1,0 +1,380 @@
+//! Whose request it is.
+//!
+//! Separate because identity has one order that nothing may shortcut: credentials first, all of
+//! them, and only without any do host, path and trusted fields count. It must never await, never
+//! create anything from what a caller says, and never compare keys other than by digest.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use compartment::policy::{Identifier, Network, Policy, Unknown};
+use compartment::{Class, Name};
+use http::HeaderMap;
+use http::header::HeaderName;
+use sha2::{Digest, Sha256};
+
+/// Most values of one credential's field that are looked at: more is no honest caller.
+const CREDENTIALS_MAX: usize = 4;
+
+/// Who calls, as an index into the policy's tenants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// The policy has no tenants.
+    Nobody,
+    /// This one.
+    Tenant(usize),
+    /// Somebody unknown; all of them share one compartment.
+    SharedUnknown,
+}
+
+/// Why a caller is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotLetIn {
+    /// 401.
+    Unknown,
+    /// 403.
+    Suspended,
+    /// 400: the identity can be read in two ways.
+    Ambiguous,
+}
+
+/// What of a request identity is read from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marks<'a> {
+    pub(crate) headers: &'a HeaderMap,
+    /// Lower case, without port.
+    pub(crate) host: Option<&'a str>,
+    /// Canonical.
+    pub(crate) path: &'a str,
+    pub(crate) peer: IpAddr,
+}
+
+/// The tenants of one policy, by everything that names them.
+#[derive(Debug, Default)]
+pub(crate) struct TenantTable {
+    credentials: Vec<HeaderName>,
+    others: Vec<Other>,
+    unknown: Option<Unknown>,
+    by_key: HashMap<[u8; 32], usize>,
+    by_host: HashMap<Box<str>, usize>,
+    by_id: HashMap<Name, usize>,
+    traits: Vec<Traits>,
+}
+
+/// What admission asks of a tenant.
+#[derive(Clone, Copy, Debug)]
+struct Traits {
+    suspended: bool,
+    class: Option<Class>,
+    plan: Option<usize>,
+}
+
+/// An identifier that is no credential.
+#[derive(Debug)]
+enum Other {
+    Host,
+    PathSegment(usize),
+    Header(HeaderName, Vec<Network>),
+}
+
+impl TenantTable {
+    pub(crate) fn new(policy: &Policy) -> Self {
+        let mut table = Self::default();
+        let Some(identify) = &policy.identify else {
+            return table;
+        };
+        table.unknown = Some(identify.unknown);
+        for by in &identify.by {
+            table.identify_by(by);
+        }
+        for (index, tenant) in policy.tenants.iter().enumerate() {
+            table.by_id.insert(tenant.id.clone(), index);
+            table
+                .by_key
+                .extend(tenant.api_keys.iter().map(|&key| (key, index)));
+            let hosts = tenant
+                .hosts
+                .iter()
+                .map(|host| (host.as_str().into(), index));
+            table.by_host.extend(hosts);
+            let plan = tenant.plan.and_then(|plan| policy.plans.get(plan));
+            let class = plan.and_then(|plan| plan.class);
+            let (suspended, plan) = (tenant.suspended, tenant.plan);
+            table.traits.push(Traits {
+                suspended,
+                class,
+                plan,
+            });
+        }
+        table
+    }
+
+    fn identify_by(&mut self, by: &Identifier) {
+        // The names are valid: the policy's check has seen to it. One that were not would
+        // identify nobody.
+        let name = |name: &str| HeaderName::from_bytes(name.as_bytes()).ok();
+        match by {
+            Identifier::ApiKey { header } => self.credentials.extend(name(header)),
+            Identifier::Host => self.others.push(Other::Host),
+            Identifier::PathSegment { index } => self.others.push(Other::PathSegment(*index)),
+            Identifier::Header { name: field, trust } => {
+                let header = name(field).map(|field| Other::Header(field, trust.clone()));
+                self.others.extend(header);
+            }
+        }
+    }
+
+    /// Who sent this request.
+    pub(crate) fn find(&self, marks: Marks<'_>) -> Result<Who, NotLetIn> {
+        let Some(unknown) = self.unknown else {
+            return Ok(Who::Nobody);
+        };
+        let found = match self.by_credentials(marks.headers)? {
+            Some(tenant) => Some(tenant),
+            None => self.by_others(marks)?,
+        };
+        match (found, unknown) {
+            (Some(tenant), _) if self.traits(tenant).is_some_and(|traits| traits.suspended) => {
+                Err(NotLetIn::Suspended)
+            }
+            (Some(tenant), _) => Ok(Who::Tenant(tenant)),
+            (None, Unknown::Shared { .. }) => Ok(Who::SharedUnknown),
+            (None, Unknown::Reject) => Err(NotLetIn::Unknown),
+        }
+    }
+
+    /// The class that the tenant's plan caps its requests at.
+    pub(crate) fn class(&self, tenant: usize) -> Option<Class> {
+        self.traits(tenant)?.class
+    }
+
+    /// Index of the tenant's plan.
+    pub(crate) fn plan(&self, tenant: usize) -> Option<usize> {
+        self.traits(tenant)?.plan
+    }
+
+    fn traits(&self, tenant: usize) -> Option<&Traits> {
+        self.traits.get(tenant)
+    }
+
+    /// Every credential that is present must verify and name the same tenant.
+    fn by_credentials(&self, headers: &HeaderMap) -> Result<Option<usize>, NotLetIn> {
+        let mut tenant = None;
+        let values = self
+            .credentials
+            .iter()
+            .flat_map(|name| headers.get_all(name));
+        for (count, value) in values.enumerate() {
+            let digest: [u8; 32] = Sha256::digest(value.as_bytes()).into();
+            let named = self.by_key.get(&digest).copied().ok_or(NotLetIn::Unknown)?;
+            if count >= CREDENTIALS_MAX || tenant.is_some_and(|tenant| tenant != named) {
+                return Err(NotLetIn::Unknown);
+            }
+            tenant = Some(named);
+        }
+        Ok(tenant)
+    }
+
+    /// The first of the others that names a tenant wins.
+    fn by_others(&self, marks: Marks<'_>) -> Result<Option<usize>, NotLetIn> {
+        for other in &self.others {
+            let named = match other {
+                Other::Host => marks.host.and_then(|host| self.by_host.get(host)).copied(),
+                Other::PathSegment(index) => {
+                    // The first piece is what stands before the leading slash: nothing.
+                    let segment = marks.path.split('/').skip(1).nth(*index);
+                    segment.and_then(|id| self.by_id(id))
+                }
+                Other::Header(name, trust) => self.by_header(name, trust, marks)?,
+            };
+            if named.is_some() {
+                return Ok(named);
+            }
+        }
+        Ok(None)
+    }
+
+    fn by_header(
+        &self,
+        name: &HeaderName,
+        trust: &[Network],
+        marks: Marks<'_>,
+    ) -> Result<Option<usize>, NotLetIn> {
+        if !trust.iter().any(|network| network.contains(marks.peer)) {
+            return Ok(None);
+        }
+        let mut values = marks.headers.get_all(name).iter();
+        let Some(value) = values.next() else {
+            return Ok(None);
+        };
+        // Two readings (repeated, a list, bytes that others decode differently) name nobody.
+        let text = value.to_str().map_err(|_| NotLetIn::Ambiguous)?;
+        if values.next().is_some() || text.contains(',') {
+            return Err(NotLetIn::Ambiguous);
+        }
+        Ok(self.by_id(text))
+    }
+
+    fn by_id(&self, id: &str) -> Option<usize> {
+        self.by_id.get(id).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+    use crate::testing::{network, policy, tenant};
+
+    fn key(text: &str) -> [u8; 32] {
+        Sha256::digest(text.as_bytes()).into()
+    }
+
+    fn table(unknown: Unknown, by: Vec<Identifier>) -> TenantTable {
+        let mut acme = tenant("acme");
+        acme.api_keys = vec![key("key-one"), key("key-two")];
+        acme.hosts = vec!["acme.example".to_owned()];
+        let mut zeta = tenant("zeta");
+        zeta.api_keys = vec![key("key-zeta")];
+        let mut gone = tenant("gone");
+        gone.suspended = true;
+        let mut policy = policy(&[]);
+        policy.tenants = vec![acme, zeta, gone];
+        policy.identify = Some(compartment::policy::Identify { by, unknown });
+        TenantTable::new(&policy)
+    }
+
+    fn header(name: &str, trust: &str) -> Identifier {
+        Identifier::Header {
+            name: name.to_owned(),
+            trust: vec![network(trust)],
+        }
+    }
+
+    fn all() -> TenantTable {
+        let key = Identifier::ApiKey {
+            header: "x-api-key".to_owned(),
+        };
+        let far = header("x-far", "10.0.0.0/8");
+        let near = header("x-near", "127.0.0.0/8");
+        table(Unknown::Reject, vec![key, Identifier::Host, far, near])
+    }
+
+    fn find(table: &TenantTable, host: &str, path: &str, fields: &[(&str, &str)]) -> Outcome {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            headers.append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        let peer = IpAddr::from([127, 0, 0, 1]);
+        table.find(Marks {
+            headers: &headers,
+            host: Some(host),
+            path,
+            peer,
+        })
+    }
+
+    type Outcome = Result<Who, NotLetIn>;
+
+    const ACME: Outcome = Ok(Who::Tenant(0));
+    const ZETA: Outcome = Ok(Who::Tenant(1));
+    const UNKNOWN: Outcome = Err(NotLetIn::Unknown);
+
+    #[test]
+    fn credentials_come_first_and_must_all_agree() {
+        let table = all();
+        for (host, fields, want) in [
+            ("gw", vec![("x-api-key", "key-one")], ACME),
+            (
+                "gw",
+                vec![("x-api-key", "key-one"), ("x-api-key", "key-two")],
+                ACME,
+            ),
+            (
+                "gw",
+                vec![("x-api-key", "key-one"), ("x-api-key", "key-zeta")],
+                UNKNOWN,
+            ),
+            (
+                "gw",
+                vec![("x-api-key", "key-one"), ("x-api-key", "nope")],
+                UNKNOWN,
+            ),
+            ("gw", vec![("x-api-key", "KEY-ONE")], UNKNOWN),
+            ("gw", vec![("x-api-key", "")], UNKNOWN),
+            (
+                "acme.example",
+                vec![("x-api-key", "key-zeta"), ("x-near", "acme")],
+                ZETA,
+            ),
+            ("acme.example", vec![("x-api-key", "nope")], UNKNOWN),
+            (
+                "gw",
+                vec![("x-api-key", "nope"), ("x-near", "acme")],
+                UNKNOWN,
+            ),
+        ] {
+            assert_eq!(find(&table, host, "/", &fields), want, "{host} {fields:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_of_the_others_wins() {
+        let table = all();
+        for (host, fields, want) in [
+            ("acme.example", vec![], ACME),
+            ("acme.example", vec![("x-near", "zeta")], ACME),
+            ("gw", vec![("x-near", "zeta")], ZETA),
+            ("gw", vec![("x-far", "zeta")], UNKNOWN),
+            ("gw", vec![("x-far", "acme"), ("x-near", "zeta")], ZETA),
+            ("gw", vec![("x-near", "nobody")], UNKNOWN),
+            ("gw", vec![("x-near", "gone")], Err(NotLetIn::Suspended)),
+            (
+                "gw",
+                vec![("x-near", "acme"), ("x-near", "zeta")],
+                Err(NotLetIn::Ambiguous),
+            ),
+            (
+                "gw",
+                vec![("x-near", "acme"), ("x-near", "acme")],
+                Err(NotLetIn::Ambiguous),
+            ),
+            (
+                "gw",
+                vec![("x-near", "acme, zeta")],
+                Err(NotLetIn::Ambiguous),
+            ),
+            ("gw", vec![("x-near", "é")], Err(NotLetIn::Ambiguous)),
+            // From a peer that is not trusted the field is no identity, so no ambiguity either.
+            ("gw", vec![("x-far", "acme"), ("x-far", "zeta")], UNKNOWN),
+            ("gw", vec![], UNKNOWN),
+        ] {
+            assert_eq!(find(&table, host, "/", &fields), want, "{host} {fields:?}");
+        }
+    }
+
+    #[test]
+    fn segments_and_shared_strangers() {
+        let shared = Unknown::Shared {
+            limit: compartment::Limit::new(5).unwrap(),
+        };
+        let table = table(shared, vec![Identifier::PathSegment { index: 1 }]);
+        assert_eq!(find(&table, "gw", "/v1/acme/x", &[]), ACME);
+        assert_eq!(find(&table, "gw", "/acme", &[]), Ok(Who::SharedUnknown));
+        assert_eq!(
+            find(&table, "gw", "/v1/_unknown", &[]),
+            Ok(Who::SharedUnknown)
+        );
+    }
+
+    #[test]
+    fn no_identify_no_tenants() {
+        let table = TenantTable::new(&policy(&[]));
+        assert_eq!(
+            find(&table, "gw", "/", &[("x-api-key", "nope")]),
+            Ok(Who::Nobody)
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! New connections to an endpoint.
+//!
+//! Separate because this is where an address becomes a socket, so where an address is refused:
+//! after the name was resolved, with no time between the look and the use. It must never race two
+//! connections: the permit stands for one.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::{EndpointPool, Wire};
+use crate::clock::Clock;
+use crate::resolve::{NoAddress, Resolver};
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoConnection {
+    #[error("the upstream's name has no address")]
+    Name(#[from] NoAddress),
+    #[error("the upstream's address is one that a policy must not reach")]
+    Forbidden,
+    #[error("the upstream did not accept in time")]
+    Timeout,
+    #[error("the upstream cannot be connected to")]
+    Refused(#[source] io::Error),
+    #[error("the connection cannot be used")]
+    Unusable(#[source] hyper::Error),
+}
+
+/// Dials for one core.
+#[derive(Debug)]
+pub(crate) struct Dialler {
+    resolver: Rc<Resolver>,
+    clock: Clock,
+    /// The listeners of this process: a gateway that is its own upstream never comes to an end.
+    own: Vec<SocketAddr>,
+}
+
+impl Dialler {
+    pub(crate) fn new(resolver: Rc<Resolver>, clock: Clock, own: Vec<SocketAddr>) -> Self {
+        Self {
+            resolver,
+            clock,
+            own,
+        }
+    }
+
+    /// Connects to one endpoint, address after address, for at most `longest` in all.
+    pub(crate) async fn dial(
+        &self,
+        pool: &EndpointPool,
+        longest: Duration,
+    ) -> Result<Box<Wire>, NoConnection> {
+        let dialled = timeout(longest, self.dial_any(pool)).await;
+        let dialled = dialled.unwrap_or(Err(NoConnection::Timeout));
+        if dialled.is_err() {
+            pool.shun(self.clock.now_us());
+            self.resolver.doubt(&pool.endpoint.host);
+        }
+        dialled
+    }
+
+    async fn dial_any(&self, pool: &EndpointPool) -> Result<Box<Wire>, NoConnection> {
+        let addresses = self.resolver.addresses(&pool.endpoint.host).await?;
+        let mut last = NoConnection::Name(NoAddress);
+        for &address in addresses.iter() {
+            let address = SocketAddr::new(address, pool.endpoint.port);
+            if self.is_forbidden(address) {
+                last = NoConnection::Forbidden;
+                continue;
+            }
+            match TcpStream::connect(address).await {
+                Ok(stream) => {
+                    // Without it small bodies wait for acknowledgements; nothing else fails.
+                    drop(stream.set_nodelay(true));
+                    let wire = Wire::new(stream, self.clock.now_us()).await;
+                    return wire.map_err(NoConnection::Unusable);
+                }
+                Err(error) => last = NoConnection::Refused(error),
+            }
+        }
+        Err(last)
+    }
+
+    fn is_forbidden(&self, address: SocketAddr) -> bool {
+        let ip = address.ip().to_canonical();
+        let own = |own: &SocketAddr| {
+            let here = own.ip().is_unspecified() && ip.is_loopback();
+            own.port() == address.port() && (own.ip().to_canonical() == ip || here)
+        };
+        is_link_local(ip) || self.own.iter().any(own)
+    }
+}
+
+/// Link-local addresses, where clouds keep the credentials of the machine.
+fn is_link_local(address: IpAddr) -> bool {
+    const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+    match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local() || v6 == METADATA,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_and_own_listeners_are_no_upstreams() {
+        let clock = Clock::start();
+        let own = vec![
+            "127.0.0.1:8080".parse().unwrap(),
+            "0.0.0.0:8443".parse().unwrap(),
+        ];
+        let dialler = Dialler::new(Resolver::new(clock), clock, own);
+        for (address, forbidden) in [
+            ("169.254.169.254:80", true),
+            ("[::ffff:169.254.169.254]:80", true),
+            ("[fe80::1]:80", true),
+            ("[fd00:ec2::254]:80", true),
+            ("127.0.0.1:8080", true),
+            ("[::ffff:127.0.0.1]:8080", true),
+            ("127.0.0.1:8443", true),
+            ("127.0.0.1:8081", false),
+            ("10.0.0.1:80", false),
+            ("[fd00::1]:80", false),
+        ] {
+            assert_eq!(
+                dialler.is_forbidden(address.parse().unwrap()),
+                forbidden,
+                "{address}"
+            );
+        }
+    }
+}

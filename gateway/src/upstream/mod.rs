@@ -1,0 +1,15 @@
+//! Connections to upstreams.
+//!
+//! Separate because each route on each core has its own, and nothing else may use them: a shared
+//! connection would be a compartment that nobody configured. It must never know a policy or a
+//! permit; what may be in flight is decided before.
+
+mod dial;
+mod head_watch;
+mod pool;
+mod wire;
+
+pub(crate) use self::dial::Dialler;
+use self::head_watch::HeadWatch;
+pub(crate) use self::pool::{EndpointPool, IDLE_PER_CORE_MAX, Pools};
+pub(crate) use self::wire::Wire;

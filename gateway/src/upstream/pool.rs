@@ -1,0 +1,148 @@
+//! Idle connections of one core, by route and endpoint.
+//!
+//! Separate because they belong to a route, not to a policy: they stay when a policy changes and
+//! go when their time is over. It must never hand a connection to another route, and never keep
+//! more than its bounds.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::task::Context;
+
+use compartment::Name;
+use compartment::policy::Endpoint;
+
+use super::Wire;
+
+/// Idle connections of one route to one endpoint on one core.
+pub(crate) const IDLE_PER_POOL_MAX: usize = 64;
+/// Idle connections of one core, over all routes.
+pub(crate) const IDLE_PER_CORE_MAX: usize = 1_024;
+/// An idle connection is not used after this time: below what common servers wait for (5 s), so
+/// that they do not close it in the instant in which it is used again.
+const IDLE_US_MAX: u64 = 4_000_000;
+/// A connection is not used again after this time, so that a moved name is followed.
+const AGE_US_MAX: u64 = 600_000_000;
+/// How long an endpoint that refused is tried only after the others.
+const SHUNNED_US: u64 = 1_000_000;
+
+/// All idle connections of one core.
+#[derive(Debug, Default)]
+pub(crate) struct Pools {
+    by_owner: RefCell<HashMap<(Name, Endpoint), Rc<EndpointPool>>>,
+    idle: Rc<Cell<usize>>,
+}
+
+impl Pools {
+    /// The pool of `route` for `endpoint`, the same one as long as anybody has it.
+    pub(crate) fn of(&self, route: &Name, endpoint: &Endpoint) -> Rc<EndpointPool> {
+        let mut by_owner = self.by_owner.borrow_mut();
+        let pool = by_owner
+            .entry((route.clone(), endpoint.clone()))
+            .or_insert_with(|| {
+                Rc::new(EndpointPool {
+                    endpoint: endpoint.clone(),
+                    idle: RefCell::default(),
+                    idle_of_core: Rc::clone(&self.idle),
+                    shunned_until_us: Cell::new(0),
+                })
+            });
+        Rc::clone(pool)
+    }
+
+    /// Closes what has been idle too long, and forgets pools that no route has any more.
+    pub(crate) fn sweep(&self, now_us: u64) {
+        self.by_owner.borrow_mut().retain(|_, pool| {
+            pool.sweep(now_us);
+            Rc::strong_count(pool) > 1
+        });
+    }
+}
+
+/// Idle connections of one route to one endpoint, last in first out.
+#[derive(Debug)]
+pub(crate) struct EndpointPool {
+    pub(crate) endpoint: Endpoint,
+    idle: RefCell<Vec<Idle>>,
+    idle_of_core: Rc<Cell<usize>>,
+    shunned_until_us: Cell<u64>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    wire: Box<Wire>,
+    since_us: u64,
+    _counted: Counted,
+}
+
+/// One idle connection of the core's number; dropping it takes it off.
+#[derive(Debug)]
+struct Counted(Rc<Cell<usize>>);
+
+impl Counted {
+    fn new(count: &Rc<Cell<usize>>) -> Self {
+        count.set(count.get().saturating_add(1));
+        Self(Rc::clone(count))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+}
+
+impl EndpointPool {
+    /// The connection that was used last and is still fit for use.
+    pub(crate) fn take(&self, now_us: u64, cx: &mut Context<'_>) -> Option<Box<Wire>> {
+        let mut idle = self.idle.borrow_mut();
+        while let Some(Idle {
+            mut wire, since_us, ..
+        }) = idle.pop()
+        {
+            if is_over(&wire, since_us, now_us) {
+                continue;
+            }
+            // Notices a close, and bytes that nobody asked for.
+            wire.poll(cx);
+            if wire.is_clean() {
+                return Some(wire);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection for the next request, if it is clean and there is room.
+    pub(crate) fn give(&self, wire: Box<Wire>, now_us: u64) {
+        let mut idle = self.idle.borrow_mut();
+        let room = idle.len() < IDLE_PER_POOL_MAX && self.idle_of_core.get() < IDLE_PER_CORE_MAX;
+        if room && wire.is_clean() {
+            let _counted = Counted::new(&self.idle_of_core);
+            idle.push(Idle {
+                wire,
+                since_us: now_us,
+                _counted,
+            });
+        }
+    }
+
+    /// It refused: others are tried first for a while.
+    pub(crate) fn shun(&self, now_us: u64) {
+        self.shunned_until_us.set(now_us.saturating_add(SHUNNED_US));
+    }
+
+    pub(crate) fn is_shunned(&self, now_us: u64) -> bool {
+        now_us < self.shunned_until_us.get()
+    }
+
+    fn sweep(&self, now_us: u64) {
+        self.idle
+            .borrow_mut()
+            .retain(|idle| !is_over(&idle.wire, idle.since_us, now_us));
+    }
+}
+
+fn is_over(wire: &Wire, since_us: u64, now_us: u64) -> bool {
+    let age_us = now_us.saturating_sub(wire.born_us());
+    now_us.saturating_sub(since_us) >= IDLE_US_MAX || age_us >= AGE_US_MAX
+}

@@ -1,0 +1,185 @@
+//! One request from its arrival to its answer: what every layer knows of it.
+//!
+//! Separate so that each layer is a function of the visit and says no in one way. A visit that
+//! ends early becomes an answer here, counted and logged once. It must never hold a permit.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use compartment::Refusal;
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode, Version};
+
+use crate::admission;
+use crate::connection::Connection;
+use crate::core::{Core, OnRoute};
+use crate::error::{REQUEST_ID, Refuser, Said, own_answer};
+use crate::held_body::AnswerBody;
+use crate::ids::RequestId;
+use crate::live_policy::LivePolicy;
+use crate::reason::Reason;
+use crate::tenant::Who;
+
+/// What is known of a request.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    pub(crate) core: Rc<Core>,
+    pub(crate) connection: Rc<Connection>,
+    pub(crate) arrived_us: u64,
+    pub(crate) version: Version,
+    pub(crate) is_head: bool,
+    pub(crate) request_id: RequestId,
+    /// The peer's forwarding fields are believed.
+    pub(crate) trusted: bool,
+    /// Once it is known.
+    pub(crate) lane: Option<OnRoute>,
+    pub(crate) who: Who,
+}
+
+/// A request goes no further.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    pub(crate) reason: Reason,
+    /// What the compartment said that refused.
+    pub(crate) refusal: Option<Refusal>,
+    /// What the caller can do about it, in fixed words.
+    pub(crate) detail: Option<&'static str>,
+}
+
+/// A request that ends before the upstream is asked, or without its answer.
+#[derive(Debug)]
+pub(crate) enum Early {
+    Stop(Stop),
+    /// It asked about the gateway itself.
+    Options,
+}
+
+impl From<Stop> for Early {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+impl From<Reason> for Stop {
+    fn from(reason: Reason) -> Self {
+        Self {
+            reason,
+            refusal: None,
+            detail: None,
+        }
+    }
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        let reason = Reason::Rejected(refusal.rejection);
+        Self {
+            reason,
+            refusal: Some(refusal),
+            detail: None,
+        }
+    }
+}
+
+impl Stop {
+    pub(crate) const fn with(reason: Reason, detail: &'static str) -> Self {
+        Self {
+            reason,
+            refusal: None,
+            detail: Some(detail),
+        }
+    }
+}
+
+impl Visit {
+    /// Reads the clock: everything about this request is counted from here.
+    pub(crate) fn begin(
+        core: Rc<Core>,
+        connection: Rc<Connection>,
+        parts: &Parts,
+        policy: Option<&LivePolicy>,
+    ) -> Self {
+        let arrived_us = core.now.read_us();
+        let trusted = policy.is_some_and(|policy| policy.trusts(connection.peer().ip()));
+        let given = parts.headers.get(REQUEST_ID).filter(|_| trusted);
+        let request_id = given.and_then(RequestId::of_proxy);
+        Self {
+            request_id: request_id.unwrap_or_else(|| core.request_id(arrived_us)),
+            core,
+            connection,
+            arrived_us,
+            version: parts.version,
+            is_head: parts.method == Method::HEAD,
+            trusted,
+            lane: None,
+            who: Who::Nobody,
+        }
+    }
+
+    /// The answer to a request that goes no further. Whatever it held is back by now.
+    pub(crate) fn refuse(&self, stop: &Stop) -> Response<AnswerBody> {
+        self.core.outcomes().count(stop.reason);
+        self.log(stop);
+        let said = Said {
+            reason: stop.reason,
+            request_id: &self.request_id,
+            refuser: stop.refusal.as_ref().map(|refusal| Refuser {
+                key: &refusal.key,
+                level: refusal.level,
+                limit: refusal.limit.slots(),
+                drain_us: refusal.drain_us,
+            }),
+            detail: stop.detail,
+            random: self.core.ids.next(),
+            version: self.version,
+        };
+        let lane = self.lane.as_ref().filter(|_| stop.reason.takes_fallback());
+        let answer = match lane.and_then(|lane| lane.0.route.fallback.as_ref()) {
+            Some(fixed) => {
+                self.core.outcomes().count_static_fallback();
+                fixed.answer(&said)
+            }
+            None => own_answer(&said),
+        };
+        self.finish(answer)
+    }
+
+    /// The answer to a request about the gateway itself.
+    pub(crate) fn options(&self) -> Response<AnswerBody> {
+        let mut answer = Response::new(Bytes::new());
+        *answer.status_mut() = StatusCode::NO_CONTENT;
+        let methods = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+        answer.headers_mut().insert(http::header::ALLOW, methods);
+        answer
+            .headers_mut()
+            .insert(REQUEST_ID, self.request_id.header());
+        self.finish(answer)
+    }
+
+    /// HEAD is answered without a body, whatever the answer.
+    fn finish(&self, answer: Response<Bytes>) -> Response<AnswerBody> {
+        answer.map(|body| AnswerBody::Own((!self.is_head && !body.is_empty()).then_some(body)))
+    }
+
+    /// A refusal by a limit, sampled: a line for each would make a flood of requests a flood of
+    /// writes.
+    fn log(&self, stop: &Stop) {
+        let Some(refusal) = &stop.refusal else { return };
+        if !self.core.may_log(self.arrived_us) {
+            return;
+        }
+        let lane = self.lane.as_ref().map(|lane| &lane.0);
+        let passage = lane.map(|lane| &lane.route.passage);
+        tracing::info!(
+            event.name = "bulkhead.request.rejected",
+            reason = stop.reason.as_str(),
+            compartment.key = &*refusal.key,
+            compartment.limit = %refusal.limit,
+            compartment.queued = passage.map(|passage| passage.queued()),
+            route.id = lane.map(|lane| lane.route.id.as_str()),
+            tenant.id = lane.and_then(|lane| admission::name_of(&lane.policy, self.who)),
+            request.id = std::str::from_utf8(self.request_id.as_bytes()).unwrap_or_default(),
+            "request refused by a limit (sampled)"
+        );
+    }
+}
