@@ -1,5 +1,9 @@
 //! Who may: every call of the description without a token, other names, other origins.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a failed step fails the test"
+)]
 
 mod support;
 
@@ -35,16 +39,32 @@ fn everything_but_the_description_needs_a_token() {
             if let Some(token) = token {
                 headers.push(("authorization", token));
             }
-            let body = if method == "GET" { "" } else { r#"{"limit": 1}"# };
+            let body = if method == "GET" {
+                ""
+            } else {
+                r#"{"limit": 1}"#
+            };
             let answer = call(plane.address, &method, &path, &headers, body.as_bytes());
             let public = path == "/api/v1/openapi.json";
             let want = if public { 200 } else { 401 };
-            assert_eq!(answer.status, want, "{method} {path} {token:?}: {}", answer.text());
-            assert!(!answer.text().contains(&"x".repeat(40)), "a token is never repeated");
+            assert_eq!(
+                answer.status,
+                want,
+                "{method} {path} {token:?}: {}",
+                answer.text()
+            );
+            assert!(
+                !answer.text().contains(&"x".repeat(40)),
+                "a token is never repeated"
+            );
         }
     }
     for path in ["/api/v1/nothing", "/api/v1/audit", "/api/v2"] {
-        assert_eq!(call(plane.address, "GET", path, &[], b"").status, 401, "{path}");
+        assert_eq!(
+            call(plane.address, "GET", path, &[], b"").status,
+            401,
+            "{path}"
+        );
     }
     assert_eq!(plane.policy(), before);
 }
@@ -62,11 +82,17 @@ fn every_answer_carries_its_id_and_headers() {
             assert_eq!(answer.header(name), Some(value), "{what}");
         }
         assert!(answer.header("content-security-policy").is_some(), "{what}");
-        assert!(answer.header("x-request-id").is_some_and(|id| id.len() > 8), "{what}");
+        assert!(
+            answer.header("x-request-id").is_some_and(|id| id.len() > 8),
+            "{what}"
+        );
     };
     for (method, path) in calls(&plane) {
         check(&call(plane.address, &method, &path, &[], b""), &path);
-        check(&plane.api(&method, path.strip_prefix("/api/v1").unwrap(), None), &path);
+        check(
+            &plane.api(&method, path.strip_prefix("/api/v1").unwrap(), None),
+            &path,
+        );
     }
     for path in ["/", "/login", "/nothing", "/api/v1/nothing"] {
         check(&call(plane.address, "GET", path, &[], b""), path);
@@ -82,7 +108,12 @@ fn every_answer_carries_its_id_and_headers() {
 fn open() -> Plane {
     let folder = tempfile::tempdir().unwrap();
     let import = Some(policy_file(folder.path(), &policy()));
-    let config = Config { no_login: true, admin_token: None, import, ..config(folder.path()) };
+    let config = Config {
+        no_login: true,
+        admin_token: None,
+        import,
+        ..config(folder.path())
+    };
     Plane::start_with(folder, config).unwrap()
 }
 
@@ -106,7 +137,14 @@ fn without_a_login_host_and_origin_are_checked() {
         assert_eq!(patch(&headers), 403, "{headers:?}");
     }
     let read = |host: &str| {
-        call(plane.address, "GET", "/api/v1/policy", &[("host", host)], b"").status
+        call(
+            plane.address,
+            "GET",
+            "/api/v1/policy",
+            &[("host", host)],
+            b"",
+        )
+        .status
     };
     assert_eq!((read("localhost"), read("evil.example")), (200, 403));
     let form = [("content-type", "application/x-www-form-urlencoded")];
@@ -121,7 +159,10 @@ fn a_store_without_a_policy_starts_with_an_empty_one() {
     let config = config(folder.path());
     let plane = Plane::start_with(folder, config).unwrap();
     let (document, version) = plane.policy();
-    assert_eq!((document, version.as_str()), (serde_json::json!({"schema": 1}), "\"1\""));
+    assert_eq!(
+        (document, version.as_str()),
+        (serde_json::json!({"schema": 1}), "\"1\"")
+    );
     let compartments = plane.api("GET", "/compartments", None).json();
     assert_eq!(compartments["reporting"], Value::from("0 of 0"));
 }

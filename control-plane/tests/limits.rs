@@ -1,5 +1,9 @@
 //! Single limits over the API: values, places, racing writers.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a failed step fails the test"
+)]
 
 mod support;
 
@@ -12,11 +16,36 @@ use support::Plane;
 fn a_limit_is_changed_where_it_stands() {
     let plane = Plane::start();
     for (key, change, pointer, value) in [
-        ("route/b", json!({"limit": 80}), "/routes/1/compartment/limit", json!(80)),
-        ("route/a", json!({"limit": "unlimited"}), "/routes/0/compartment/limit", json!("unlimited")),
-        ("route/c", json!({"limit": 0}), "/routes/2/compartment/limit", json!(0)),
-        ("upstream/main", json!({"limit": 70}), "/upstreams/main/limit", json!(70)),
-        ("gateway", json!({"limit": 600}), "/gateway/capacity", json!(600)),
+        (
+            "route/b",
+            json!({"limit": 80}),
+            "/routes/1/compartment/limit",
+            json!(80),
+        ),
+        (
+            "route/a",
+            json!({"limit": "unlimited"}),
+            "/routes/0/compartment/limit",
+            json!("unlimited"),
+        ),
+        (
+            "route/c",
+            json!({"limit": 0}),
+            "/routes/2/compartment/limit",
+            json!(0),
+        ),
+        (
+            "upstream/main",
+            json!({"limit": 70}),
+            "/upstreams/main/limit",
+            json!(70),
+        ),
+        (
+            "gateway",
+            json!({"limit": 600}),
+            "/gateway/capacity",
+            json!(600),
+        ),
     ] {
         let answer = plane.patch(key, &change);
         assert_eq!(answer.status, 200, "{key}: {}", answer.text());
@@ -31,14 +60,26 @@ fn bad_values_are_refused_by_name() {
     let plane = Plane::start();
     let before = plane.policy();
     for bad in [
-        json!(-1), json!(1.5), json!(1e19), json!(9_223_372_036_854_775_808_u64),
-        json!(1_000_001), json!(""), json!("ten"), Value::Null, json!([]), json!({}), json!(true),
+        json!(-1),
+        json!(1.5),
+        json!(1e19),
+        json!(9_223_372_036_854_775_808_u64),
+        json!(1_000_001),
+        json!(""),
+        json!("ten"),
+        Value::Null,
+        json!([]),
+        json!({}),
+        json!(true),
     ] {
         for key in ["route/a", "upstream/main"] {
             let answer = plane.patch(key, &json!({"limit": bad}));
             assert_eq!(answer.status, 422, "{key} {bad}: {}", answer.text());
             let pointers = answer.pointers();
-            assert!(pointers.iter().any(|p| p.ends_with("limit")), "{key} {bad}: {pointers:?}");
+            assert!(
+                pointers.iter().any(|p| p.ends_with("limit")),
+                "{key} {bad}: {pointers:?}"
+            );
         }
     }
     for (key, change, status) in [
@@ -49,7 +90,11 @@ fn bad_values_are_refused_by_name() {
         ("route/a", json!({"limitt": 3}), 422),
         ("route/a", json!({"comment": "nothing else"}), 422),
         ("route/a", json!({"limit": 3, "comment": 7}), 422),
-        ("route/a", json!({"limit": 3, "comment": "x".repeat(5_000)}), 422),
+        (
+            "route/a",
+            json!({"limit": 3, "comment": "x".repeat(5_000)}),
+            422,
+        ),
         ("upstream/main", json!({"queue": 3}), 422),
         ("route/a", json!([3]), 422),
         ("gateway", json!({"limit": "unlimited"}), 422),
@@ -70,7 +115,10 @@ fn a_version_is_honoured_when_it_is_sent() {
     };
     assert_eq!(change(5, "\"1\"").status, 200);
     let lost = change(6, "\"1\"");
-    assert_eq!((lost.status, lost.json()["current"].clone()), (412, json!(2)));
+    assert_eq!(
+        (lost.status, lost.json()["current"].clone()),
+        (412, json!(2))
+    );
     assert_eq!(change(6, "\"2\"").status, 200);
 }
 
@@ -97,7 +145,11 @@ fn parallel_writers_lose_nothing() {
             });
         }
     });
-    assert_eq!(plane.generation(), u64::from(WRITERS) + 1, "one generation for each change");
+    assert_eq!(
+        plane.generation(),
+        u64::from(WRITERS) + 1,
+        "one generation for each change"
+    );
     let (document, _) = plane.policy();
     for route in document["routes"].as_array().unwrap() {
         assert_eq!(route["compartment"]["reserved"], json!(1));
@@ -120,16 +172,34 @@ fn of_racing_editors_one_wins() {
                         let body = json!({"limit": 10 * round + n});
                         let headers = [("if-match", version)];
                         let path = "/compartments/route%2Fa";
-                        (10 * round + n, plane.api_with("PATCH", path, Some(&body), &headers).status)
+                        (
+                            10 * round + n,
+                            plane.api_with("PATCH", path, Some(&body), &headers).status,
+                        )
                     })
                 })
                 .collect();
-            editors.into_iter().map(|editor| editor.join().unwrap()).collect()
+            editors
+                .into_iter()
+                .map(|editor| editor.join().unwrap())
+                .collect()
         });
-        let won: Vec<_> = statuses.iter().filter(|(_, status)| *status == 200).collect();
+        let won: Vec<_> = statuses
+            .iter()
+            .filter(|(_, status)| *status == 200)
+            .collect();
         assert_eq!(won.len(), 1, "{statuses:?}");
-        assert!(statuses.iter().all(|(_, status)| matches!(status, 200 | 412)), "{statuses:?}");
+        assert!(
+            statuses
+                .iter()
+                .all(|(_, status)| matches!(status, 200 | 412)),
+            "{statuses:?}"
+        );
         let limit = plane.policy().0["routes"][0]["compartment"]["limit"].clone();
-        assert_eq!(limit, json!(won[0].0), "what was acknowledged is what is there");
+        assert_eq!(
+            limit,
+            json!(won[0].0),
+            "what was acknowledged is what is there"
+        );
     }
 }

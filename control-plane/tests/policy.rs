@@ -1,5 +1,9 @@
 //! The whole policy over the API: versions, refusals, history.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a failed step fails the test"
+)]
 
 mod support;
 
@@ -43,7 +47,10 @@ fn a_version_is_required_and_checked() {
     let body = lost.json();
     assert_eq!((&body["seen"], &body["current"]), (&json!(1), &json!(2)));
     let difference = &body["differences"][0];
-    assert_eq!((&difference["old"], &difference["new"]), (&json!(2), &json!(5)));
+    assert_eq!(
+        (&difference["old"], &difference["new"]),
+        (&json!(2), &json!(5))
+    );
     assert_eq!(put(&plane, &with_limit(json!(9)), "\"77\"").status, 412);
     assert_eq!(plane.policy().0, with_limit(json!(5)));
 }
@@ -57,17 +64,31 @@ fn a_refusal_names_everything_and_stores_nothing() {
     document["routes"][2]["upstream"] = json!("none");
     let answer = put(&plane, &document, "\"1\"");
     assert_eq!(answer.status, 422);
-    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    assert_eq!(
+        answer.header("content-type"),
+        Some("application/problem+json")
+    );
     let pointers = answer.pointers();
     for pointer in [
         "/routes/0/compartment/limit",
         "/routes/1/compartment/limitt",
         "/routes/2/upstream",
     ] {
-        assert!(pointers.iter().any(|own| own == pointer), "{pointer} in {pointers:?}");
+        assert!(
+            pointers.iter().any(|own| own == pointer),
+            "{pointer} in {pointers:?}"
+        );
     }
     assert_eq!(plane.policy(), before);
-    assert_eq!(plane.api("GET", "/generations", None).json().as_array().unwrap().len(), 1);
+    assert_eq!(
+        plane
+            .api("GET", "/generations", None)
+            .json()
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[test]
@@ -78,7 +99,11 @@ fn an_error_of_the_linter_refuses_like_a_broken_rule() {
     document["routes"][0]["compartment"]["assume"] = json!({"rate": 10, "p99": "100ms"});
     let answer = put(&plane, &document, "\"1\"");
     assert_eq!(answer.status, 422, "{}", answer.text());
-    assert!(answer.pointers()[0].starts_with("/routes/0"), "{}", answer.text());
+    assert!(
+        answer.pointers()[0].starts_with("/routes/0"),
+        "{}",
+        answer.text()
+    );
     assert_eq!(plane.generation(), 1);
 }
 
@@ -87,8 +112,11 @@ fn what_cannot_be_a_document_is_refused() {
     let plane = Plane::start();
     let bearer = format!("Bearer {}", support::TOKEN);
     let send = |kind: &str, body: &[u8]| {
-        let headers =
-            [("authorization", bearer.as_str()), ("content-type", kind), ("if-match", "1")];
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("content-type", kind),
+            ("if-match", "1"),
+        ];
         call(plane.address, "PUT", "/api/v1/policy", &headers, body)
     };
     let json = "application/json";
@@ -109,7 +137,10 @@ fn what_cannot_be_a_document_is_refused() {
         let answer = send(kind, body);
         let shown = String::from_utf8_lossy(&body[..body.len().min(40)]);
         assert_eq!(answer.status, status, "{kind} {shown}: {}", answer.text());
-        assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+        assert_eq!(
+            answer.header("content-type"),
+            Some("application/problem+json")
+        );
     }
     assert_eq!(plane.generation(), 1);
 }
@@ -125,7 +156,10 @@ fn a_document_beyond_the_bound_is_refused() {
     ];
     let mut body = vec![b' '; control_plane::DOCUMENT_BYTES_MAX + 1];
     body[0] = b'1';
-    assert_eq!(call(plane.address, "PUT", "/api/v1/policy", &headers, &body).status, 413);
+    assert_eq!(
+        call(plane.address, "PUT", "/api/v1/policy", &headers, &body).status,
+        413
+    );
 }
 
 #[test]
@@ -136,7 +170,10 @@ fn a_dry_run_stores_nothing() {
         plane.api_with("PUT", "/policy?dry_run=true", Some(document), &version)
     };
     let answer = dry(&with_limit(json!(7)));
-    assert_eq!((answer.status, answer.json()["stored"].clone()), (200, json!(false)));
+    assert_eq!(
+        (answer.status, answer.json()["stored"].clone()),
+        (200, json!(false))
+    );
     assert_eq!(dry(&with_limit(json!(-7))).status, 422);
     assert_eq!((plane.generation(), plane.policy().0), (1, policy()));
     let misspelt = [("if-match", "1")];
@@ -156,22 +193,45 @@ fn an_equal_document_makes_no_generation() {
 #[test]
 fn history_is_listed_compared_and_restored() {
     let plane = Plane::start();
-    assert_eq!(plane.patch("route/a", &json!({"limit": 5, "comment": "the sale"})).status, 200);
+    assert_eq!(
+        plane
+            .patch("route/a", &json!({"limit": 5, "comment": "the sale"}))
+            .status,
+        200
+    );
     assert_eq!(plane.patch("route/b", &json!({"limit": 8})).status, 200);
     let list = plane.api("GET", "/generations", None).json();
-    let numbers: Vec<_> = list.as_array().unwrap().iter().map(|g| g["number"].clone()).collect();
+    let numbers: Vec<_> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|g| g["number"].clone())
+        .collect();
     assert_eq!(numbers, [3, 2, 1]);
-    assert_eq!((&list[1]["comment"], &list[1]["author"]), (&json!("the sale"), &json!("admin token")));
+    assert_eq!(
+        (&list[1]["comment"], &list[1]["author"]),
+        (&json!("the sale"), &json!("admin token"))
+    );
     assert_eq!(list[2]["author"], json!("import"));
-    let page = plane.api("GET", "/generations?before=3&count=1", None).json();
-    assert_eq!((page.as_array().unwrap().len(), page[0]["number"].clone()), (1, json!(2)));
+    let page = plane
+        .api("GET", "/generations?before=3&count=1", None)
+        .json();
+    assert_eq!(
+        (page.as_array().unwrap().len(), page[0]["number"].clone()),
+        (1, json!(2))
+    );
     let old = plane.api("GET", "/generations/1", None).json();
     assert_eq!(old["document"], policy());
-    let diff = plane.api("GET", "/generations/3/diff?against=1", None).json();
+    let diff = plane
+        .api("GET", "/generations/3/diff?against=1", None)
+        .json();
     let differences = diff["differences"].as_array().unwrap();
     assert_eq!(differences.len(), 2, "{diff}");
     let restored = plane.api("POST", "/generations/1/restore", None);
-    assert_eq!((restored.status, restored.json()["generation"].clone()), (200, json!(4)));
+    assert_eq!(
+        (restored.status, restored.json()["generation"].clone()),
+        (200, json!(4))
+    );
     assert_eq!(plane.policy().0, policy());
     for (method, path, status) in [
         ("GET", "/generations/99", 404),
@@ -186,7 +246,11 @@ fn history_is_listed_compared_and_restored() {
     ] {
         let answer = plane.api(method, path, None);
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
-        assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{path}");
+        assert_eq!(
+            answer.header("content-type"),
+            Some("application/problem+json"),
+            "{path}"
+        );
     }
     assert_eq!(plane.generation(), 4);
 }

@@ -1,5 +1,9 @@
 //! The store as files: what survives, what is refused untouched, what a locked one does.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a failed step fails the test"
+)]
 
 mod support;
 
@@ -14,7 +18,9 @@ use support::{Plane, config, policy, policy_file};
 
 async fn raw(path: &Path) -> sqlx::SqliteConnection {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
-    sqlx::SqliteConnection::connect_with(&options).await.unwrap()
+    sqlx::SqliteConnection::connect_with(&options)
+        .await
+        .unwrap()
 }
 
 fn new(comment: &str) -> NewGeneration {
@@ -41,14 +47,29 @@ async fn fresh() -> (tempfile::TempDir, Store, String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_generation_comes_with_its_audit_row_or_not_at_all() {
     let (_folder, store, _) = fresh().await;
-    assert_eq!(store.append(new("one"), 0).await.unwrap(), Written::Stored(1));
-    assert_eq!(store.append(new("late"), 0).await.unwrap(), Written::MovedOn(1));
-    assert_eq!(store.append(new("two"), 1).await.unwrap(), Written::Stored(2));
+    assert_eq!(
+        store.append(new("one"), 0).await.unwrap(),
+        Written::Stored(1)
+    );
+    assert_eq!(
+        store.append(new("late"), 0).await.unwrap(),
+        Written::MovedOn(1)
+    );
+    assert_eq!(
+        store.append(new("two"), 1).await.unwrap(),
+        Written::Stored(2)
+    );
     let generations = store.generations(None, 10).await.unwrap();
     let audit = store.audit(10).await.unwrap();
     assert_eq!((generations.len(), audit.len()), (2, 2));
-    assert_eq!((audit[0].generation_before, audit[0].generation_after), (1, 2));
-    assert_eq!((audit[0].who.as_str(), audit[0].request_id.as_str()), ("somebody", "r-1"));
+    assert_eq!(
+        (audit[0].generation_before, audit[0].generation_after),
+        (1, 2)
+    );
+    assert_eq!(
+        (audit[0].who.as_str(), audit[0].request_id.as_str()),
+        ("somebody", "r-1")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,7 +81,10 @@ async fn what_was_stored_is_there_after_opening_again() {
     let again = Store::open(&url).await.unwrap();
     assert_eq!(again.newest_number().await.unwrap(), 1);
     assert_eq!(again.epoch(), epoch, "the store keeps its name");
-    assert!(matches!(store.append(new("late"), 1).await, Err(StoreError::Closed)));
+    assert!(matches!(
+        store.append(new("late"), 1).await,
+        Err(StoreError::Closed)
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,33 +127,23 @@ async fn a_caller_that_leaves_poisons_nothing() {
         let patience = std::time::Duration::from_micros(u64::from(n) * 40);
         let _left = tokio::time::timeout(patience, write).await;
     }
-    support_settle(&store).await;
+    settle(&store).await;
     let newest = store.newest_number().await.unwrap();
-    assert_eq!(store.append(new("next"), newest).await.unwrap(), Written::Stored(newest + 1));
+    assert_eq!(
+        store.append(new("next"), newest).await.unwrap(),
+        Written::Stored(newest + 1)
+    );
     let audit = store.audit(100).await.unwrap().len();
     assert_eq!(u64::try_from(audit).unwrap(), newest + 1);
 }
 
 /// Waits until no write is under way: the writer connection is one, so a write that waits its
 /// turn behind the others is the last.
-async fn support_settle(store: &Store) {
-    assert!(matches!(store.append(new("probe"), u64::MAX).await, Ok(Written::MovedOn(_))));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_refuses_and_recovers() {
-    let (_folder, store, url) = fresh().await;
-    let path = url.strip_prefix("sqlite://").unwrap();
-    store.append(new("before"), 0).await.unwrap();
-    // The page limit is per connection, so the store's own writer is given one.
-    let large = NewGeneration { document: "x".repeat(4 << 20), ..new("large") };
-    store.limit_pages(64).await.unwrap();
-    assert!(matches!(store.append(large.clone(), 1).await, Err(StoreError::Full)));
-    assert_eq!(store.newest_number().await.unwrap(), 1, "reads go on, nothing was stored");
-    assert_eq!(store.audit(9).await.unwrap().len(), 1);
-    store.limit_pages(1_000_000).await.unwrap();
-    assert_eq!(store.append(large, 1).await.unwrap(), Written::Stored(2));
-    assert!(Path::new(path).exists());
+async fn settle(store: &Store) {
+    assert!(matches!(
+        store.append(new("probe"), u64::MAX).await,
+        Ok(Written::MovedOn(_))
+    ));
 }
 
 fn start(folder: tempfile::TempDir) -> Result<Plane, StartError> {
@@ -158,7 +172,9 @@ fn damaged_files_are_refused_and_left_alone() {
     }
     let path = plane.store();
     let folder = {
-        let Plane { running, folder, .. } = plane;
+        let Plane {
+            running, folder, ..
+        } = plane;
         drop(running);
         folder
     };
@@ -169,13 +185,21 @@ fn damaged_files_are_refused_and_left_alone() {
     flipped[4096..4096 + 64].fill(0xa5);
     let cut = &good[..good.len() - 5000];
     for (bytes, what) in [
-        (b"this is no database, but long enough to look at".repeat(40).as_slice(), "text"),
+        (
+            b"this is no database, but long enough to look at"
+                .repeat(40)
+                .as_slice(),
+            "text",
+        ),
         (flipped.as_slice(), "flipped bits"),
         (cut, "cut off"),
     ] {
         let (error, same) = refused(bytes);
         assert!(same, "{what} was changed");
-        assert!(error.contains("damaged") && error.contains("store.db"), "{what}: {error}");
+        assert!(
+            error.contains("damaged") && error.contains("store.db"),
+            "{what}: {error}"
+        );
         assert!(!error.contains('\n'), "{what}: one line");
     }
 }
@@ -194,16 +218,26 @@ async fn newer_and_foreign_databases_are_refused_and_left_alone() {
     connection.close().await.unwrap();
     let before = std::fs::read(&path).unwrap();
     let error = Store::open(&url).await.unwrap_err();
-    assert!(matches!(error, StoreError::Newer { found: 999, .. }), "{error}");
+    assert!(
+        matches!(error, StoreError::Newer { found: 999, .. }),
+        "{error}"
+    );
     assert_eq!(std::fs::read(&path).unwrap(), before);
     let other = folder.path().join("other.db");
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&other);
     let options = options.create_if_missing(true);
-    let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
-    connection.execute("CREATE TABLE songs (title TEXT)").await.unwrap();
+    let mut connection = sqlx::SqliteConnection::connect_with(&options)
+        .await
+        .unwrap();
+    connection
+        .execute("CREATE TABLE songs (title TEXT)")
+        .await
+        .unwrap();
     connection.close().await.unwrap();
     let before = std::fs::read(&other).unwrap();
-    let error = Store::open(&format!("sqlite://{}", other.display())).await.unwrap_err();
+    let error = Store::open(&format!("sqlite://{}", other.display()))
+        .await
+        .unwrap_err();
     assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
     assert_eq!(std::fs::read(&other).unwrap(), before);
 }
@@ -213,9 +247,15 @@ fn a_folder_that_cannot_be_made_is_one_clear_line() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), b"").unwrap();
     let url = format!("sqlite://{}/file/store.db", folder.path().display());
-    let config = Config { database_url: url, ..config(folder.path()) };
+    let config = Config {
+        database_url: url,
+        ..config(folder.path())
+    };
     let error = control_plane::start(config).err().unwrap().to_string();
-    assert!(error.contains("cannot open the store") && error.contains("file/store.db"), "{error}");
+    assert!(
+        error.contains("cannot open the store") && error.contains("file/store.db"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -223,7 +263,10 @@ fn a_busy_port_is_told_before_the_store_is_touched() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let dashboard = taken.local_addr().unwrap();
-    let config = Config { dashboard, ..config(folder.path()) };
+    let config = Config {
+        dashboard,
+        ..config(folder.path())
+    };
     let error = control_plane::start(config).err().unwrap();
     assert!(matches!(error, StartError::Bind { .. }), "{error}");
     assert!(error.to_string().contains(&dashboard.to_string()));
@@ -235,12 +278,21 @@ fn a_file_is_imported_once() {
     let plane = Plane::start();
     assert_eq!(plane.patch("route/a", &json!({"limit": 7})).status, 200);
     let (stored, version) = plane.policy();
-    let Plane { running, folder, .. } = plane;
+    let Plane {
+        running, folder, ..
+    } = plane;
     drop(running);
     let import = Some(policy_file(folder.path(), &policy()));
-    let config = Config { import, ..config(folder.path()) };
+    let config = Config {
+        import,
+        ..config(folder.path())
+    };
     let plane = Plane::start_with(folder, config).unwrap();
-    assert_eq!(plane.policy(), (stored, version), "the store wins over the file");
+    assert_eq!(
+        plane.policy(),
+        (stored, version),
+        "the store wins over the file"
+    );
     assert_eq!(plane.restart().generation(), 2);
 }
 
@@ -251,12 +303,19 @@ fn a_bad_file_is_refused_with_every_line_and_nothing_stored() {
     bad["routes"][0]["compartment"]["limit"] = json!(-1);
     bad["routes"][1]["nonsense"] = Value::Null;
     let import = Some(policy_file(folder.path(), &bad));
-    let with_file = Config { import, ..config(folder.path()) };
+    let with_file = Config {
+        import,
+        ..config(folder.path())
+    };
     let error = control_plane::start(with_file).err().unwrap().to_string();
     assert!(error.contains("routes[0].compartment.limit"), "{error}");
     assert!(error.contains("nonsense"), "{error}");
     let plane = start(folder).unwrap();
-    assert_eq!(plane.policy().0, json!({"schema": 1}), "the store was still empty");
+    assert_eq!(
+        plane.policy().0,
+        json!({"schema": 1}),
+        "the store was still empty"
+    );
 }
 
 /// Another process holds the write lock: reads go on, a short lock is waited for, a long one is
@@ -264,7 +323,10 @@ fn a_bad_file_is_refused_with_every_line_and_nothing_stored() {
 #[test]
 fn a_locked_store_is_waited_for_and_then_told() {
     let plane = Plane::start();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let mut lock = runtime.block_on(raw(&plane.store()));
     runtime.block_on(lock.execute("BEGIN EXCLUSIVE")).unwrap();
     let answer = std::thread::scope(|scope| {
@@ -289,15 +351,27 @@ fn a_locked_store_is_waited_for_and_then_told() {
 #[test]
 fn a_write_of_another_process_is_seen() {
     let plane = Plane::start();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let mut other = raw(&plane.store()).await;
         let sql = "INSERT INTO generations SELECT 2, replace(document, '\"limit\":3', \
                    '\"limit\":33'), 'other', author, comment, source, created_at FROM generations";
         other.execute(sql).await.unwrap();
-        let row = other.fetch_one("SELECT COUNT(*) FROM generations").await.unwrap();
+        let row = other
+            .fetch_one("SELECT COUNT(*) FROM generations")
+            .await
+            .unwrap();
         assert_eq!(row.get::<i64, _>(0), 2);
     });
-    assert_eq!(plane.policy().0["routes"][1]["compartment"]["limit"], json!(33));
-    assert_eq!(plane.patch("route/a", &json!({"limit": 7})).json()["generation"], json!(3));
+    assert_eq!(
+        plane.policy().0["routes"][1]["compartment"]["limit"],
+        json!(33)
+    );
+    assert_eq!(
+        plane.patch("route/a", &json!({"limit": 7})).json()["generation"],
+        json!(3)
+    );
 }

@@ -1,5 +1,9 @@
 //! The gateways' stream, with gateways made of a few messages.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a failed step fails the test"
+)]
 
 mod support;
 
@@ -19,7 +23,12 @@ fn limit(plane: &Plane, limit: u32) -> u64 {
 }
 
 fn gateways(plane: &Plane) -> Vec<Value> {
-    plane.api("GET", "/gateways", None).json().as_array().unwrap().clone()
+    plane
+        .api("GET", "/gateways", None)
+        .json()
+        .as_array()
+        .unwrap()
+        .clone()
 }
 
 /// Polls the list, off the runtime's thread, until `probe` likes it.
@@ -44,13 +53,19 @@ async fn the_whole_newest_policy_comes_down() {
     let mut gateway = Gateway::connect(&plane, "one").await;
     let first = gateway.policy().await;
     assert_eq!(first.generation, 1);
-    assert_eq!(serde_json::from_slice::<Value>(&first.document).unwrap(), policy());
+    assert_eq!(
+        serde_json::from_slice::<Value>(&first.document).unwrap(),
+        policy()
+    );
     assert!(!first.epoch.is_empty() && first.digest.len() == 64);
     gateway.running(1).await;
     until(&plane, "running", |list| list[0]["state"] == "running");
     let generation = limit(&plane, 9);
     let second = gateway.policy().await;
-    assert_eq!((second.generation, &second.epoch), (generation, &first.epoch));
+    assert_eq!(
+        (second.generation, &second.epoch),
+        (generation, &first.epoch)
+    );
     let document: Value = serde_json::from_slice(&second.document).unwrap();
     assert_eq!(document["routes"][0]["compartment"]["limit"], json!(9));
     until(&plane, "lagging", |list| list[0]["state"] == "lagging");
@@ -58,7 +73,12 @@ async fn the_whole_newest_policy_comes_down() {
     until(&plane, "running", |list| list[0]["state"] == "running");
     drop(gateway);
     until(&plane, "gone", |list| list[0]["connected"] == json!(false));
-    assert!(gateways(&plane)[0]["last_seen"].as_str().unwrap().ends_with('Z'));
+    assert!(
+        gateways(&plane)[0]["last_seen"]
+            .as_str()
+            .unwrap()
+            .ends_with('Z')
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,23 +86,41 @@ async fn a_gateway_that_runs_it_already_is_sent_nothing() {
     let plane = Plane::start();
     let policy = Gateway::connect(&plane, "one").await.policy().await;
     let generation = policy.generation;
-    let runs = Runs { generation, digest: policy.digest, epoch: policy.epoch };
+    let runs = Runs {
+        generation,
+        digest: policy.digest,
+        epoch: policy.epoch,
+    };
     let token = plane.token();
-    let mut again = Gateway::try_connect(&plane, "one", &token, runs.clone()).await.unwrap();
+    let mut again = Gateway::try_connect(&plane, "one", &token, runs.clone())
+        .await
+        .unwrap();
     until(&plane, "running", |list| {
         list.len() == 1 && list[0]["state"] == "running" && list[0]["connected"] == json!(true)
     });
     // The first thing that comes down is the next generation, not the one it has.
     assert_eq!(limit(&plane, 9), again.policy().await.generation);
-    let other = Runs { epoch: "another-store".to_owned(), ..runs };
-    let mut other = Gateway::try_connect(&plane, "two", &token, other).await.unwrap();
-    assert_eq!(other.policy().await.generation, 2, "numbers of another store say nothing");
+    let other = Runs {
+        epoch: "another-store".to_owned(),
+        ..runs
+    };
+    let mut other = Gateway::try_connect(&plane, "two", &token, other)
+        .await
+        .unwrap();
+    assert_eq!(
+        other.policy().await.generation,
+        2,
+        "numbers of another store say nothing"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_token_gets_nothing() {
     let plane = Plane::start();
-    for token in [Secret::random().unwrap(), Secret::new(support::TOKEN).unwrap()] {
+    for token in [
+        Secret::random().unwrap(),
+        Secret::new(support::TOKEN).unwrap(),
+    ] {
         let outcome = Gateway::try_connect(&plane, "one", &token, Runs::default()).await;
         let status = match outcome {
             Err(status) => status,
@@ -101,10 +139,15 @@ async fn a_refused_policy_is_shown_and_not_sent_again() {
     gateway.running(1).await;
     let refused = limit(&plane, 7);
     assert_eq!(gateway.policy().await.generation, refused);
-    gateway.refused(refused, "/routes/0/compartment/limit", "must be even").await;
+    gateway
+        .refused(refused, "/routes/0/compartment/limit", "must be even")
+        .await;
     until(&plane, "refused", |list| list[0]["state"] == "refused");
     let view = gateways(&plane).remove(0);
-    assert_eq!((&view["generation"], &view["refused"]["generation"]), (&json!(1), &json!(2)));
+    assert_eq!(
+        (&view["generation"], &view["refused"]["generation"]),
+        (&json!(1), &json!(2))
+    );
     let error = &view["refused"]["errors"][0];
     assert_eq!(error["pointer"], json!("/routes/0/compartment/limit"));
     assert_eq!(error["detail"], json!("must be even"));
@@ -128,12 +171,18 @@ async fn a_frozen_gateway_delays_nobody() {
         json!({"id": format!("r{n}"), "path": format!("/r{n}"), "upstream": "main",
                "owner": "o".repeat(100), "compartment": {"limit": 1, "reserved": 0}})
     };
-    large["routes"].as_array_mut().unwrap().extend((0..5_000).map(route));
+    large["routes"]
+        .as_array_mut()
+        .unwrap()
+        .extend((0..5_000).map(route));
     let version = [("if-match", "1")];
     let answer = plane.api_with("PUT", "/policy", Some(&large), &version);
     assert_eq!(answer.status, 200, "{}", answer.text());
     let mut frozen = Gateway::connect(&plane, "frozen").await;
-    let mut quick = [Gateway::connect(&plane, "a").await, Gateway::connect(&plane, "b").await];
+    let mut quick = [
+        Gateway::connect(&plane, "a").await,
+        Gateway::connect(&plane, "b").await,
+    ];
     for gateway in &mut quick {
         assert_eq!(gateway.policy().await.generation, 2);
     }
@@ -154,7 +203,10 @@ async fn a_frozen_gateway_delays_nobody() {
     while received.last() != Some(&newest) {
         received.push(frozen.policy().await.generation);
     }
-    assert!(received.len() < 10, "what it missed is not caught up one by one: {received:?}");
+    assert!(
+        received.len() < 10,
+        "what it missed is not caught up one by one: {received:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,7 +217,10 @@ async fn reports_are_summed_over_gateways() {
     one.policy().await;
     two.policy().await;
     until(&plane, "both", |list| list.len() == 2);
-    assert_eq!(plane.api("GET", "/compartments", None).json()["reporting"], json!("0 of 2"));
+    assert_eq!(
+        plane.api("GET", "/compartments", None).json()["reporting"],
+        json!("0 of 2")
+    );
     one.report(1, vec![route("route/a", 1)]).await;
     support::eventually("one of two", || {
         plane.api("GET", "/compartments", None).json()["reporting"] == json!("1 of 2")
@@ -176,17 +231,29 @@ async fn reports_are_summed_over_gateways() {
     });
     let sum = one_of(&plane, "route%2Fa");
     assert_eq!((&sum["in_flight"], &sum["limit"]), (&json!(4), &json!(8)));
-    let parts: Vec<_> =
-        sum["gateways"].as_array().unwrap().iter().map(|g| g["in_flight"].clone()).collect();
+    let parts: Vec<_> = sum["gateways"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|g| g["in_flight"].clone())
+        .collect();
     assert_eq!(parts, [1, 3]);
     // The policy knows it, nobody reports it: listed without figures, never with zeros.
     let silent = one_of(&plane, "route%2Fb");
-    assert_eq!((&silent["limit"], silent.get("in_flight")), (&json!(3), None));
-    assert_eq!(plane.api("GET", "/compartments/route%2Fnone", None).status, 404);
+    assert_eq!(
+        (&silent["limit"], silent.get("in_flight")),
+        (&json!(3), None)
+    );
+    assert_eq!(
+        plane.api("GET", "/compartments/route%2Fnone", None).status,
+        404
+    );
 }
 
 fn one_of(plane: &Plane, key: &str) -> Value {
-    plane.api("GET", &format!("/compartments/{key}"), None).json()
+    plane
+        .api("GET", &format!("/compartments/{key}"), None)
+        .json()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -196,7 +263,9 @@ async fn a_peer_that_talks_nonsense_is_cut_off_alone() {
     let mut bad = Gateway::connect(&plane, "bad").await;
     bad.policy().await;
     bad.report(1, vec![route("<script>", 1)]).await;
-    let ended = tokio::time::timeout(Duration::from_secs(5), bad.next()).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(5), bad.next())
+        .await
+        .unwrap();
     assert!(matches!(ended, Ok(None) | Err(_)), "{ended:?}");
     good.policy().await;
     assert_eq!(limit(&plane, 9), good.policy().await.generation);
@@ -218,7 +287,10 @@ async fn an_open_stream_does_not_hold_up_the_end() {
     std::io::Write::write_all(&mut half, b"GET / HT").unwrap();
     let running = plane.running.take().unwrap();
     let stopped = tokio::task::spawn_blocking(move || running.stop());
-    tokio::time::timeout(Duration::from_secs(8), stopped).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(8), stopped)
+        .await
+        .unwrap()
+        .unwrap();
     let ended = gateway.next().await;
     assert!(matches!(ended, Ok(None) | Err(_)), "{ended:?}");
 }

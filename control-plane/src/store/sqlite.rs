@@ -11,7 +11,7 @@ use std::time::Duration;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
-use sqlx::{Row as _, SqlitePool};
+use sqlx::{Executor as _, Row as _, SqliteConnection, SqlitePool};
 
 use super::open::{classify, inspect, make_file, migrate};
 use super::{AuditRow, Generation, NewGeneration, StoreError, Stored, Written};
@@ -122,54 +122,29 @@ impl Database {
     }
 
     /// Generation and audit row, both or neither, and only on top of what the writer saw.
+    ///
+    /// The statements of the transaction are sent as they are: after a full disk SQLite has rolled
+    /// back by itself, which the library's own transaction does not know, and its connection would
+    /// be of no use for good.
     pub(super) async fn append(
         &self,
         new: &NewGeneration,
         seen: u64,
     ) -> Result<Written, StoreError> {
-        let mut transaction = self.writer.begin_with("BEGIN IMMEDIATE").await?;
-        let row = sqlx::query("SELECT COALESCE(MAX(number), 0) FROM generations")
-            .fetch_one(&mut *transaction)
-            .await?;
-        let newest = number(&row, 0)?;
-        if newest != seen {
-            transaction.rollback().await?;
-            return Ok(Written::MovedOn(newest));
+        let mut connection = self.writer.acquire().await?;
+        connection.execute("BEGIN IMMEDIATE").await?;
+        let end = match insert(&mut connection, new, seen).await {
+            Ok(Written::Stored(number)) => match connection.execute("COMMIT").await {
+                Ok(_) => return Ok(Written::Stored(number)),
+                Err(error) => Err(error.into()),
+            },
+            other => other,
+        };
+        if connection.execute("ROLLBACK").await.is_err() {
+            // Rolled back already, or in doubt: the pool opens another one.
+            connection.close_on_drop();
         }
-        let next = newest
-            .checked_add(1)
-            .ok_or(StoreError::Row("generations.number"))?;
-        let (before, after) = (signed(newest)?, signed(next)?);
-        sqlx::query(
-            "INSERT INTO generations \
-             (number, document, digest, author, comment, source, created_at) \
-             VALUES (?, ?, ?, ?, ?, ?, ?)",
-        )
-        .bind(after)
-        .bind(&new.document)
-        .bind(&new.digest)
-        .bind(&new.author)
-        .bind(&new.comment)
-        .bind(new.source)
-        .bind(&new.created_at)
-        .execute(&mut *transaction)
-        .await?;
-        sqlx::query(
-            "INSERT INTO audit (at, action, who, origin, generation_before, generation_after, \
-             differences, request_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        )
-        .bind(&new.created_at)
-        .bind(new.source)
-        .bind(&new.author)
-        .bind(&new.origin)
-        .bind(before)
-        .bind(after)
-        .bind(&new.differences)
-        .bind(&new.request_id)
-        .execute(&mut *transaction)
-        .await?;
-        transaction.commit().await?;
-        Ok(Written::Stored(next))
+        end
     }
 
     pub(super) async fn close(&self) {
@@ -177,6 +152,52 @@ impl Database {
         // Last, so that it is the one that folds the log back into the file.
         self.writer.close().await;
     }
+}
+
+/// The two rows of a change, inside a transaction.
+async fn insert(
+    connection: &mut SqliteConnection,
+    new: &NewGeneration,
+    seen: u64,
+) -> Result<Written, StoreError> {
+    let row = sqlx::query("SELECT COALESCE(MAX(number), 0) FROM generations")
+        .fetch_one(&mut *connection)
+        .await?;
+    let newest = number(&row, 0)?;
+    if newest != seen {
+        return Ok(Written::MovedOn(newest));
+    }
+    let next = newest.checked_add(1).ok_or(StoreError::Row("generations.number"))?;
+    let (before, after) = (signed(newest)?, signed(next)?);
+    sqlx::query(
+        "INSERT INTO generations \
+         (number, document, digest, author, comment, source, created_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(after)
+    .bind(&new.document)
+    .bind(&new.digest)
+    .bind(&new.author)
+    .bind(&new.comment)
+    .bind(new.source)
+    .bind(&new.created_at)
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query(
+        "INSERT INTO audit (at, action, who, origin, generation_before, generation_after, \
+         differences, request_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(&new.created_at)
+    .bind(new.source)
+    .bind(&new.author)
+    .bind(&new.origin)
+    .bind(before)
+    .bind(after)
+    .bind(&new.differences)
+    .bind(&new.request_id)
+    .execute(&mut *connection)
+    .await?;
+    Ok(Written::Stored(next))
 }
 
 /// How every connection of both pools is opened.
@@ -221,3 +242,6 @@ fn number(row: &SqliteRow, column: usize) -> Result<u64, StoreError> {
 fn signed(number: u64) -> Result<i64, StoreError> {
     i64::try_from(number).map_err(|_| StoreError::Row("generations.number"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,7 +35,9 @@ async fn channel(plane: &Plane) -> Channel {
 
 impl Gateway {
     pub(crate) async fn connect(plane: &Plane, id: &str) -> Self {
-        Self::try_connect(plane, id, &plane.token(), Runs::default()).await.unwrap()
+        Self::try_connect(plane, id, &plane.token(), Runs::default())
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn try_connect(
@@ -52,19 +54,26 @@ impl Gateway {
             digest: runs.digest,
             epoch: runs.epoch,
         };
-        let hello = FromGateway { message: Some(from_gateway::Message::Hello(hello)) };
+        let hello = FromGateway {
+            message: Some(from_gateway::Message::Hello(hello)),
+        };
         up.send(hello).await.unwrap();
         let mut request = Request::new(ReceiverStream::new(messages));
-        request.metadata_mut().insert("authorization", authorization(token).unwrap());
-        let mut client = ControlClient::new(channel(plane).await)
-            .max_decoding_message_size(MESSAGE_BYTES_MAX);
+        request
+            .metadata_mut()
+            .insert("authorization", authorization(token).unwrap());
+        let mut client =
+            ControlClient::new(channel(plane).await).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let down = client.connect(request).await?.into_inner();
         Ok(Self { up, down })
     }
 
     /// The next policy that comes down.
     pub(crate) async fn policy(&mut self) -> PolicyPush {
-        self.next().await.expect("an open stream").expect("a policy")
+        self.next()
+            .await
+            .expect("an open stream")
+            .expect("a policy")
     }
 
     pub(crate) async fn next(&mut self) -> Result<Option<PolicyPush>, Status> {
@@ -76,20 +85,31 @@ impl Gateway {
     }
 
     pub(crate) async fn say(&self, message: from_gateway::Message) {
-        self.up.send(FromGateway { message: Some(message) }).await.unwrap();
+        self.up
+            .send(FromGateway {
+                message: Some(message),
+            })
+            .await
+            .unwrap();
     }
 
     async fn answer(&self, generation: u64, outcome: answer::Outcome) {
         let outcome = Some(outcome);
-        self.say(from_gateway::Message::Answer(Answer { generation, outcome })).await;
+        self.say(from_gateway::Message::Answer(Answer {
+            generation,
+            outcome,
+        }))
+        .await;
     }
 
     pub(crate) async fn running(&self, generation: u64) {
-        self.answer(generation, answer::Outcome::Running(Running {})).await;
+        self.answer(generation, answer::Outcome::Running(Running {}))
+            .await;
     }
 
     pub(crate) async fn already_there(&self, generation: u64) {
-        self.answer(generation, answer::Outcome::AlreadyThere(AlreadyThere {})).await;
+        self.answer(generation, answer::Outcome::AlreadyThere(AlreadyThere {}))
+            .await;
     }
 
     pub(crate) async fn refused(&self, generation: u64, pointer: &str, rule: &str) {
@@ -98,11 +118,20 @@ impl Gateway {
             value: "7".to_owned(),
             rule: rule.to_owned(),
         };
-        self.answer(generation, answer::Outcome::Refused(Refused { faults: vec![fault] })).await;
+        self.answer(
+            generation,
+            answer::Outcome::Refused(Refused {
+                faults: vec![fault],
+            }),
+        )
+        .await;
     }
 
     pub(crate) async fn report(&self, generation: u64, compartments: Vec<Compartment>) {
-        let report = Report { generation, compartments };
+        let report = Report {
+            generation,
+            compartments,
+        };
         self.say(from_gateway::Message::Report(report)).await;
     }
 }

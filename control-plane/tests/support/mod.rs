@@ -2,7 +2,10 @@
 //! socket, a gateway that speaks the stream. Separate so that each test file is about one thing.
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
-#![expect(clippy::allow_attributes, reason = "what is unused differs by test binary")]
+#![expect(
+    clippy::allow_attributes,
+    reason = "what is unused differs by test binary"
+)]
 
 pub(crate) mod gateway;
 
@@ -64,14 +67,21 @@ impl Plane {
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let import = Some(policy_file(folder.path(), &policy()));
-        let config = Config { import, ..config(folder.path()) };
+        let config = Config {
+            import,
+            ..config(folder.path())
+        };
         Self::start_with(folder, config).unwrap()
     }
 
     pub(crate) fn start_with(folder: TempDir, config: Config) -> Result<Self, StartError> {
         let running = control_plane::start(config)?;
         let address = running.dashboard();
-        Ok(Self { running: Some(running), folder, address })
+        Ok(Self {
+            running: Some(running),
+            folder,
+            address,
+        })
     }
 
     /// Stops and starts again on the same store.
@@ -108,7 +118,13 @@ impl Plane {
         }
         all.extend(headers);
         let body = body.map(Value::to_string).unwrap_or_default();
-        call(self.address, method, &format!("/api/v1{path}"), &all, body.as_bytes())
+        call(
+            self.address,
+            method,
+            &format!("/api/v1{path}"),
+            &all,
+            body.as_bytes(),
+        )
     }
 
     pub(crate) fn patch(&self, key: &str, change: &Value) -> Answer {
@@ -139,7 +155,10 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(own, _)| own == name)
+            .map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn text(&self) -> String {
@@ -152,8 +171,14 @@ impl Answer {
 
     /// The pointers of a refusal.
     pub(crate) fn pointers(&self) -> Vec<String> {
-        let errors = self.json()["errors"].as_array().cloned().unwrap_or_default();
-        errors.iter().map(|error| error["pointer"].as_str().unwrap().to_owned()).collect()
+        let errors = self.json()["errors"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        errors
+            .iter()
+            .map(|error| error["pointer"].as_str().unwrap().to_owned())
+            .collect()
     }
 }
 
@@ -174,7 +199,9 @@ pub(crate) fn call(
     }
     head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
     stream.write_all(head.as_bytes()).unwrap();
     // A server that refuses early may not read all of it; its answer is what counts.
     let _refused_early = stream.write_all(body);
@@ -184,15 +211,29 @@ pub(crate) fn call(
 }
 
 fn parse(bytes: &[u8]) -> Answer {
-    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a response head");
+    let end = bytes
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .expect("a response head");
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
     let mut lines = head.split("\r\n");
-    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    let status = lines
+        .next()
+        .unwrap()
+        .split(' ')
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
     let field = |line: &str| {
         let (name, value) = line.split_once(':').unwrap();
         (name.to_lowercase(), value.trim().to_owned())
     };
-    Answer { status, headers: lines.map(field).collect(), body: bytes[end + 4..].to_vec() }
+    Answer {
+        status,
+        headers: lines.map(field).collect(),
+        body: bytes[end + 4..].to_vec(),
+    }
 }
 
 /// Waits until `probe` is true.
