@@ -209,7 +209,7 @@ impl Route {
     }
 
     /// Leaves the waker of a waiter; the turn it has come to if that is decided.
-    pub(crate) fn await_turn(&self, ticket: &Ticket, waker: &Waker) -> Turn {
+    pub(crate) fn hear_turn(&self, ticket: &Ticket, waker: &Waker) -> Turn {
         let turn = ticket.turn();
         if turn != Turn::Waiting || self.queue.line().keep_waker(ticket, waker) {
             return turn;

@@ -126,7 +126,7 @@ impl<L: Lane> Future for Waiting<L> {
             return Poll::Pending;
         };
         let route = &place.permits.lane().passage().route;
-        match route.await_turn(&place.ticket, context.waker()) {
+        match route.hear_turn(&place.ticket, context.waker()) {
             Turn::Waiting => Poll::Pending,
             turn @ (Turn::Granted | Turn::NoSpare | Turn::Closed) => match self.place.take() {
                 Some(place) => Poll::Ready(place.settle(turn)),

@@ -189,7 +189,8 @@ impl Word {
         }
     }
 
-    /// Takes one slot under a limit that the caller brings, which becomes the word's limit.
+    /// Takes one slot under a limit that the caller brings, which becomes the word's limit,
+    /// whether it admits or not.
     pub(crate) fn enter_under(&self, limit: Limit) -> Result<u32, NoSlot> {
         let mut seen = self.load();
         loop {
@@ -197,11 +198,18 @@ impl Word {
             if seen.is_retired() {
                 return Err(NoSlot::Retired);
             }
-            if asked.is_full() {
-                return Err(asked.no_slot());
-            }
-            match self.change(seen, asked.entered()) {
-                Ok(()) => return Ok(asked.entered().in_flight()),
+            let next = if asked.is_full() {
+                asked
+            } else {
+                asked.entered()
+            };
+            match if next == seen {
+                Ok(())
+            } else {
+                self.change(seen, next)
+            } {
+                Ok(()) if asked.is_full() => return Err(asked.no_slot()),
+                Ok(()) => return Ok(next.in_flight()),
                 Err(other) => seen = other,
             }
         }

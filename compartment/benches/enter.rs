@@ -1,0 +1,153 @@
+//! What a permit costs: enter and drop, for one level and for all five, one thread and two.
+//!
+//! Separate from the tests because a time is never asserted there. Clock reads are the host's
+//! and are not in it. Run it on a quiet machine: `cargo bench -p bulkhead-compartment`.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a failed step ends the benchmark"
+)]
+
+use std::hint::black_box;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use compartment::policy::{Value, check};
+use compartment::{
+    Caller, CellCache, Class, Compartment, Entry, Fittings, Hull, Key, Lane, Limit, Passage,
+    TenantCompartment, enter,
+};
+use criterion::{Criterion, criterion_group, criterion_main};
+
+const POLICY: &str = r#"
+schema = 1
+gateway = { capacity = 1000 }
+upstreams.u = { endpoints = ["http://127.0.0.1:1"], limit = 500 }
+identify = { by = [{ host = {} }] }
+tenants.t = { limit = 500, hosts = ["t.example"] }
+
+[[routes]]
+id = "capped"
+path = "/capped"
+upstream = "u"
+compartment = { limit = 500, reserved = 100, tenant_limit = 400 }
+
+[[routes]]
+id = "full"
+path = "/full"
+upstream = "u"
+compartment = { limit = 1 }
+"#;
+
+/// A host as a gateway is one: a handle that counts its own references without atomics.
+#[derive(Clone)]
+struct Here(Rc<(Arc<Fittings>, usize)>);
+
+impl Here {
+    fn new(fittings: &Arc<Fittings>, route: usize) -> Self {
+        Self(Rc::new((Arc::clone(fittings), route)))
+    }
+}
+
+impl Lane for Here {
+    fn passage(&self) -> &Passage {
+        &self.0.0.passages[self.0.1]
+    }
+
+    fn tenant(&self, index: u32) -> Option<&TenantCompartment> {
+        self.0.0.tenants.get(index as usize).map(|tenant| &**tenant)
+    }
+
+    fn now_us(&self) -> u64 {
+        black_box(1_000_000)
+    }
+}
+
+fn fittings() -> Arc<Fittings> {
+    let document: Value = toml::from_str(POLICY).unwrap();
+    Arc::new(Hull::new().apply(&check(&document).unwrap()))
+}
+
+fn caller() -> Caller {
+    Caller {
+        tenant: Some(0),
+        class: Class::Standard,
+        route_limit: Limit::new(400).ok(),
+    }
+}
+
+fn five(here: &Here, cache: &mut CellCache) {
+    match enter(here.clone(), black_box(caller()), cache) {
+        Entry::Admitted(permits) => drop(black_box(permits)),
+        entry @ (Entry::Refused(_) | Entry::Waiting(_)) => drop(black_box(entry)),
+    }
+}
+
+/// Runs `beside` on a second thread until `measure` has ended.
+fn together(beside: impl Fn() + Send + Sync, measure: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                beside();
+            }
+        });
+        measure();
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+fn benches(criterion: &mut Criterion) {
+    let one = Compartment::new(&Key::Gateway, Limit::new(500).unwrap());
+    let admit = || drop(black_box(one.admit()));
+    criterion.bench_function("one level, one thread", |bench| bench.iter(admit));
+    together(admit, || {
+        criterion.bench_function("one level, two threads", |bench| bench.iter(admit));
+    });
+
+    let fittings = fittings();
+    let (here, mut cache) = (Here::new(&fittings, 0), CellCache::new());
+    let anybody = Caller {
+        tenant: None,
+        route_limit: None,
+        ..caller()
+    };
+    criterion.bench_function("three levels, one thread", |bench| {
+        bench.iter(|| {
+            drop(black_box(enter(
+                here.clone(),
+                black_box(anybody),
+                &mut cache,
+            )))
+        });
+    });
+    criterion.bench_function("five levels, one thread", |bench| {
+        bench.iter(|| five(&here, &mut cache));
+    });
+    let beside = || {
+        let (here, mut cache) = (Here::new(&fittings, 0), CellCache::new());
+        (0..1000).for_each(|_| five(&here, &mut cache));
+    };
+    together(beside, || {
+        criterion.bench_function("five levels, two threads", |bench| {
+            bench.iter(|| five(&here, &mut cache));
+        });
+    });
+
+    let full = Here::new(&fittings, 1);
+    let _held = enter(full.clone(), anybody, &mut cache);
+    criterion.bench_function("refused by a full route", |bench| {
+        bench.iter(|| {
+            drop(black_box(enter(
+                full.clone(),
+                black_box(anybody),
+                &mut cache,
+            )))
+        });
+    });
+}
+
+criterion_group!(enter_and_drop, benches);
+criterion_main!(enter_and_drop);

@@ -1,0 +1,483 @@
+//! Models of the mechanism: every interleaving of a few threads, within a bound on preemptions.
+//!
+//! Run alone, in a target folder of its own, because the cfg changes other crates too:
+//! `RUSTFLAGS="--cfg loom" cargo test -p bulkhead-compartment --release --test loom`.
+
+#![cfg(loom)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a failed step fails the test"
+)]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use compartment::policy::Policy;
+use compartment::{CELL_IDLE_US, CellCache, Compartment, Entry, Hull, Key, Limit, Rejection};
+use loom::future::block_on;
+use loom::thread::spawn;
+use support::*;
+
+/// Explores `body` with at most `preemptions` of each execution.
+fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(body);
+}
+
+/// Counts who holds a slot. A standard atomic: the judge is not what is checked.
+#[derive(Clone, Default)]
+struct Judge(Arc<AtomicU32>);
+
+impl Judge {
+    fn hold(&self, most: u32) {
+        let now = self.0.fetch_add(1, Ordering::SeqCst) + 1;
+        assert!(now <= most, "{now} hold a slot of {most}");
+        loom::thread::yield_now();
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn plain(hull: &Hull, routes: &[R]) -> Arc<Snapshot> {
+    Snapshot::of(hull, &plain_policy(routes))
+}
+
+fn plain_policy(routes: &[R]) -> Policy {
+    policy(100, 0, &[Limit::UNLIMITED], routes)
+}
+
+#[test]
+fn never_above_the_limit_and_never_refused_below_it() {
+    model(3, || {
+        let judge = Judge::default();
+        let one = Arc::new(Compartment::new(&Key::Gateway, limit(2)));
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                let (one, judge) = (Arc::clone(&one), judge.clone());
+                spawn(move || match one.admit() {
+                    Ok(_permit) => judge.hold(2),
+                    Err(why) => assert_eq!(why, Rejection::GatewayFull),
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        assert_eq!(one.in_flight(), 0);
+        let figures = one.figures();
+        assert!(
+            figures.admitted >= 2,
+            "three against two slots: at least two get one"
+        );
+        assert_eq!(figures.arrived, 3);
+    });
+}
+
+#[test]
+fn two_never_refuse_each_other_below_the_limit() {
+    model(3, || {
+        let one = Arc::new(Compartment::new(&Key::Gateway, limit(2)));
+        let other = Arc::clone(&one);
+        let thread = spawn(move || drop(other.admit().unwrap()));
+        drop(one.admit().unwrap());
+        drop(one.admit().unwrap());
+        thread.join().unwrap();
+        assert_eq!(one.in_flight(), 0);
+    });
+}
+
+#[test]
+fn a_limit_changes_while_it_is_in_use() {
+    model(3, || {
+        let judge = Judge::default();
+        let one = Arc::new(Compartment::new(&Key::Gateway, limit(2)));
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (one, judge) = (Arc::clone(&one), judge.clone());
+                spawn(move || {
+                    if let Ok(_permit) = one.admit() {
+                        judge.hold(2);
+                    }
+                })
+            })
+            .collect();
+        one.resize(limit(1));
+        if let Ok(_permit) = one.admit() {
+            // Whoever enters from now on enters under the new limit; at most one other was in.
+            assert!(one.in_flight() <= 2);
+        }
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        assert_eq!((one.in_flight(), one.limit()), (0, limit(1)));
+        let permit = one.admit().unwrap();
+        assert_eq!(one.admit().err(), Some(Rejection::GatewayFull));
+        drop(permit);
+    });
+}
+
+#[test]
+fn all_levels_or_none() {
+    model(2, || {
+        let hull = Arc::new(Hull::new());
+        let routes = [route("a", 2), route("b", 2)];
+        // The dependency has one slot for two routes: one of two requests may be refused there.
+        let snapshot = Snapshot::of(&hull, &policy(10, 0, &[limit(1)], &routes));
+        let judge = Judge::default();
+        let threads: Vec<_> = (0..2)
+            .map(|route| {
+                let (snapshot, judge) = (Arc::clone(&snapshot), judge.clone());
+                spawn(move || match snapshot.anybody(route) {
+                    Entry::Admitted(_permits) => {
+                        judge.hold(1);
+                        true
+                    }
+                    Entry::Refused(refusal) => {
+                        assert_eq!(why(&refusal), ("upstream_full", "upstream/u0"));
+                        false
+                    }
+                    Entry::Waiting(_) => panic!("nothing waits here"),
+                })
+            })
+            .collect();
+        let admitted: Vec<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect();
+        assert!(admitted.contains(&true));
+        all_returned(&hull);
+        assert_eq!(figures(&hull, "upstream/u0").unwrap().arrived, 2);
+        let arrived = |key| figures(&hull, key).unwrap().arrived;
+        assert_eq!(
+            [arrived("route/a"), arrived("route/b")],
+            [0, 1].map(|n| u64::from(admitted[n]))
+        );
+    });
+}
+
+#[test]
+fn a_guarantee_is_never_refused_because_of_another_route() {
+    model(2, || {
+        let hull = Arc::new(Hull::new());
+        // One slot guaranteed to each, one spare: the capacity is exactly their sum.
+        let routes = [route("greedy", 3).reserved(1), route("modest", 1)];
+        let snapshot = Snapshot::of(&hull, &policy(3, 1, &[Limit::UNLIMITED], &routes));
+        let own = admitted(snapshot.anybody(0)).unwrap();
+        let greedy: Vec<_> = (0..2)
+            .map(|_| {
+                let snapshot = Arc::clone(&snapshot);
+                spawn(move || drop(admitted(snapshot.anybody(0))))
+            })
+            .collect();
+        assert!(
+            admitted(snapshot.anybody(1)).is_some(),
+            "the guaranteed slot"
+        );
+        greedy.into_iter().for_each(|thread| thread.join().unwrap());
+        drop(own);
+        all_returned(&hull);
+    });
+}
+
+#[test]
+fn spare_is_never_overdrawn_and_never_drifts() {
+    model(2, || {
+        let hull = Arc::new(Hull::new());
+        let routes = [route("a", 2).reserved(0), route("b", 2).reserved(0)];
+        let snapshot = Snapshot::of(&hull, &policy(10, 1, &[Limit::UNLIMITED], &routes));
+        let judge = Judge::default();
+        let threads: Vec<_> = (0..2)
+            .map(|route| {
+                let (snapshot, judge) = (Arc::clone(&snapshot), judge.clone());
+                spawn(move || {
+                    for _ in 0..2 {
+                        if let Some(_permits) = admitted(snapshot.anybody(route)) {
+                            judge.hold(1);
+                        }
+                    }
+                })
+            })
+            .collect();
+        let (limit, used) = hull.spare();
+        assert!(used <= limit, "{used} of {limit}");
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        all_returned(&hull);
+    });
+}
+
+#[test]
+fn a_guarantee_changes_while_its_slots_are_in_use() {
+    model(2, || {
+        let hull = Arc::new(Hull::new());
+        let with = |reserved| {
+            policy(
+                10,
+                2,
+                &[Limit::UNLIMITED],
+                &[route("a", 2).reserved(reserved)],
+            )
+        };
+        let snapshot = Snapshot::of(&hull, &with(0));
+        let thread = {
+            let snapshot = Arc::clone(&snapshot);
+            spawn(move || {
+                let first = admitted(snapshot.anybody(0)).unwrap();
+                let second = admitted(snapshot.anybody(0)).unwrap();
+                drop(first);
+                drop(second);
+            })
+        };
+        hull.apply(&with(1));
+        hull.apply(&with(0));
+        thread.join().unwrap();
+        all_returned(&hull);
+    });
+}
+
+#[test]
+fn a_released_slot_wakes_the_first_waiter() {
+    model(3, || {
+        let hull = Arc::new(Hull::new());
+        let snapshot = plain(&hull, &[route("a", 1).queue(2)]);
+        let judge = Judge::default();
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (snapshot, judge) = (Arc::clone(&snapshot), judge.clone());
+                spawn(move || {
+                    let permits = match snapshot.anybody(0) {
+                        Entry::Admitted(permits) => permits,
+                        Entry::Waiting(waiting) => block_on(waiting).unwrap(),
+                        Entry::Refused(refusal) => panic!("refused with room: {refusal:?}"),
+                    };
+                    judge.hold(1);
+                    drop(permits);
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        all_returned(&hull);
+        assert_eq!(figures(&hull, "route/a").unwrap().completed, 2);
+    });
+}
+
+/// The slot is handed over in the instant the waiter gives up, or leaves: it gets it, or the
+/// next one does; it is never lost and never doubled.
+fn hand_off(leave: impl Fn(compartment::Waiting<Here>) + Sync + Send + Copy + 'static) {
+    model(3, move || {
+        let hull = Arc::new(Hull::new());
+        let snapshot = plain(&hull, &[route("a", 1).queue(2)]);
+        let held = admitted(snapshot.anybody(0)).unwrap();
+        let first = waiting(snapshot.anybody(0)).unwrap();
+        let second = waiting(snapshot.anybody(0)).unwrap();
+        let release = spawn(move || drop(held));
+        let going = spawn(move || leave(first));
+        let permits = block_on(second).unwrap();
+        assert!(
+            refused(snapshot.anybody(0)).is_none(),
+            "the queue has room again"
+        );
+        release.join().unwrap();
+        going.join().unwrap();
+        assert_eq!(snapshot.fittings.passages[0].route().in_flight(), 1);
+        drop(permits);
+        all_returned(&hull);
+    });
+}
+
+#[test]
+fn a_waiter_that_leaves_in_the_instant_of_its_turn_passes_it_on() {
+    hand_off(|waiting| drop(waiting));
+}
+
+#[test]
+fn a_waiter_that_times_out_in_the_instant_of_its_turn_has_it_or_passes_it_on() {
+    hand_off(|waiting| match waiting.give_up(Rejection::QueueTimeout) {
+        Ok(permits) => drop(permits),
+        Err(refusal) => assert_eq!(why(&refusal), ("queue_timeout", "route/a")),
+    });
+}
+
+#[test]
+fn nobody_overtakes_those_who_wait() {
+    model(2, || {
+        let hull = Arc::new(Hull::new());
+        let snapshot = plain(&hull, &[route("a", 1).queue(1)]);
+        let held = admitted(snapshot.anybody(0)).unwrap();
+        let first = waiting(snapshot.anybody(0)).unwrap();
+        let release = spawn(move || drop(held));
+        // With one place in the line and one in it, a newcomer is refused or, once the first
+        // has its slot, waits: it never gets the slot itself.
+        let newcomer = snapshot.anybody(0);
+        assert!(!matches!(newcomer, Entry::Admitted(_)), "overtook a waiter");
+        release.join().unwrap();
+        drop(block_on(first).unwrap());
+        if let Entry::Waiting(waiting) = newcomer {
+            drop(block_on(waiting).unwrap());
+        }
+        all_returned(&hull);
+    });
+}
+
+#[test]
+fn raising_wakes_waiters_and_closing_ends_their_wait() {
+    for (slots, expected) in [(2, None), (0, Some("closed"))] {
+        model(2, move || {
+            let hull = Arc::new(Hull::new());
+            let snapshot = plain(&hull, &[route("a", 1).queue(1)]);
+            let held = admitted(snapshot.anybody(0)).unwrap();
+            let first = waiting(snapshot.anybody(0)).unwrap();
+            let release = spawn(move || drop(held));
+            let apply = {
+                let hull = Arc::clone(&hull);
+                let raised = plain_policy(&[route("a", slots).queue(1)]);
+                spawn(move || drop(hull.apply(&raised)))
+            };
+            match block_on(first) {
+                Ok(permits) => drop(permits),
+                Err(refusal) => assert_eq!(Some(refusal.rejection.as_str()), expected),
+            }
+            release.join().unwrap();
+            apply.join().unwrap();
+            all_returned(&hull);
+        });
+    }
+}
+
+#[test]
+fn a_raised_limit_reaches_a_waiter_although_nobody_leaves() {
+    model(3, || {
+        let hull = Arc::new(Hull::new());
+        let snapshot = plain(&hull, &[route("a", 1).queue(1)]);
+        let _held = admitted(snapshot.anybody(0)).unwrap();
+        let asking = {
+            let snapshot = Arc::clone(&snapshot);
+            spawn(move || match snapshot.anybody(0) {
+                Entry::Admitted(permits) => drop(permits),
+                Entry::Waiting(waiting) => drop(block_on(waiting).unwrap()),
+                Entry::Refused(refusal) => panic!("refused with room: {refusal:?}"),
+            })
+        };
+        hull.apply(&plain_policy(&[route("a", 2).queue(1)]));
+        asking.join().unwrap();
+        assert_eq!(snapshot.fittings.passages[0].route().in_flight(), 1);
+    });
+}
+
+#[test]
+fn a_cell_is_never_removed_while_it_is_entered() {
+    model(2, || {
+        let hull = Arc::new(Hull::new());
+        let capped = R {
+            tenant_limit: Some(limit(1)),
+            ..route("a", 9)
+        };
+        let tenants = [("t", limit(9))];
+        let snapshot = Snapshot::of(
+            &hull,
+            &with_tenants(plain_policy(&[capped]), &tenants, Limit::CLOSED),
+        );
+        let caller = snapshot.caller(0, 0);
+        // This core knows the cell, and it is idle for long.
+        let mut cache = CellCache::new();
+        drop(admitted(snapshot.ask(0, caller, &mut cache)).unwrap());
+        hull.sweep(1);
+        let judge = Judge::default();
+        let sweep = {
+            let hull = Arc::clone(&hull);
+            spawn(move || hull.sweep(1 + CELL_IDLE_US))
+        };
+        let other = {
+            let (snapshot, judge) = (Arc::clone(&snapshot), judge.clone());
+            spawn(move || {
+                if let Some(_permits) = admitted(snapshot.ask(0, caller, &mut CellCache::new())) {
+                    judge.hold(1);
+                }
+            })
+        };
+        if let Some(_permits) = admitted(snapshot.ask(0, caller, &mut cache)) {
+            judge.hold(1);
+        }
+        sweep.join().unwrap();
+        other.join().unwrap();
+        all_returned(&hull);
+        let cells = hull
+            .figures()
+            .into_iter()
+            .filter(|f| f.key.starts_with("route/a/tenant/"));
+        assert_eq!(
+            cells.map(|f| f.arrived).sum::<u64>(),
+            3,
+            "no count is lost with a cell"
+        );
+    });
+}
+
+#[test]
+fn a_share_is_exact_when_a_tenant_asks_twice_at_once() {
+    model(2, || {
+        let hull = Arc::new(Hull::new());
+        let shared = R {
+            share: Some(1_000_000),
+            ..route("a", 4)
+        };
+        let tenants = [("t", limit(9))];
+        let policy = with_tenants(plain_policy(&[shared]), &tenants, Limit::CLOSED);
+        let snapshot = Snapshot::of(&hull, &policy);
+        let caller = snapshot.caller(0, 0);
+        let judge = Judge::default();
+        let held = admitted(snapshot.ask(0, caller, &mut CellCache::new())).unwrap();
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (snapshot, judge) = (Arc::clone(&snapshot), judge.clone());
+                spawn(move || {
+                    // One of four is held: of three free one more may be, and no third.
+                    if let Some(_permits) = admitted(snapshot.ask(0, caller, &mut CellCache::new()))
+                    {
+                        judge.hold(1);
+                    }
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        drop(held);
+        all_returned(&hull);
+    });
+}
+
+#[test]
+fn a_name_that_returns_finds_its_count() {
+    model(2, || {
+        let hull = Arc::new(Hull::new());
+        let both = plain_policy(&[route("a", 1), route("b", 1)]);
+        let snapshot = Snapshot::of(&hull, &both);
+        let held = admitted(snapshot.anybody(0)).unwrap();
+        let clock = Arc::new(AtomicU64::new(1));
+        let changes = {
+            let (hull, clock) = (Arc::clone(&hull), Arc::clone(&clock));
+            spawn(move || {
+                hull.apply(&plain_policy(&[route("b", 1)]));
+                hull.sweep(clock.fetch_add(compartment::ABSENT_US, Ordering::Relaxed));
+                hull.sweep(clock.load(Ordering::Relaxed));
+                Snapshot::of(&hull, &both)
+            })
+        };
+        let release = spawn(move || drop(held));
+        let back = changes.join().unwrap();
+        // Entered before or after its slot came back, but never a second one beside it.
+        let second = admitted(back.anybody(0));
+        release.join().unwrap();
+        drop(second);
+        all_returned(&hull);
+        let twice = hull.figures().iter().filter(|f| f.key == "route/a").count();
+        assert_eq!(twice, 1, "one name, one compartment");
+    });
+}

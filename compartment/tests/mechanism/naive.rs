@@ -1,0 +1,505 @@
+//! The rules of admission once more, as plainly as they can be said: one thread, no atomics,
+//! nothing kept that can be computed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use compartment::policy::{Policy, Unknown};
+use compartment::{Caller, Class, Figures, Limit, Name, Rejection};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Admitted,
+    Waits,
+    Refused(Rejection, String),
+}
+
+#[derive(Clone, Debug)]
+struct Box_ {
+    limit: Limit,
+    reserved: u32,
+    n: u32,
+    pending: u32,
+    peak: u32,
+    admitted: u64,
+    completed: u64,
+    left_queue: u64,
+    queued: u32,
+    rejected: BTreeMap<Rejection, u64>,
+    waiters: VecDeque<u64>,
+}
+
+impl Default for Box_ {
+    fn default() -> Self {
+        Self {
+            limit: Limit::CLOSED,
+            reserved: 0,
+            n: 0,
+            pending: 0,
+            peak: 0,
+            admitted: 0,
+            completed: 0,
+            left_queue: 0,
+            queued: 0,
+            rejected: BTreeMap::new(),
+            waiters: VecDeque::new(),
+        }
+    }
+}
+
+impl Box_ {
+    fn full(&self) -> bool {
+        self.limit.slots().is_some_and(|slots| self.n >= slots)
+    }
+
+    fn free(&self) -> u32 {
+        self.limit
+            .slots()
+            .map_or(u32::MAX, |slots| slots.saturating_sub(self.n))
+    }
+
+    fn borrowed(&self) -> u32 {
+        self.n.saturating_sub(self.reserved)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Waiting,
+    Granted,
+    NoSpare,
+    Closed,
+}
+
+/// One request that holds or waits.
+#[derive(Clone, Debug)]
+struct Request {
+    tenant: Option<String>,
+    cell: Option<String>,
+    route: String,
+    upstream: String,
+    share: Option<u64>,
+    sheddable: bool,
+    turn: Turn,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Naive {
+    boxes: BTreeMap<String, Box_>,
+    requests: BTreeMap<u64, Request>,
+    spare_limit: u32,
+}
+
+impl Naive {
+    fn at(&mut self, key: &str) -> &mut Box_ {
+        self.boxes.entry(key.to_owned()).or_default()
+    }
+
+    fn spare_used(&self) -> u32 {
+        let routes = self.boxes.iter().filter(|(key, _)| is_route(key));
+        routes.map(|(_, one)| one.borrowed()).sum()
+    }
+
+    pub(crate) fn spare(&self) -> (u32, u32) {
+        (self.spare_limit, self.spare_used())
+    }
+
+    pub(crate) fn compartments(&self) -> usize {
+        self.boxes.len()
+    }
+
+    fn spare_for(&self, sheddable: bool) -> bool {
+        let free = self.spare_limit.saturating_sub(self.spare_used());
+        free > 0 && !(sheddable && 5 * free <= self.spare_limit)
+    }
+
+    pub(crate) fn apply(&mut self, policy: &Policy) {
+        let before = self.spare_limit;
+        self.spare_limit = before.min(policy.gateway.spare);
+        self.at("gateway").limit = Limit::new(policy.gateway.capacity).unwrap();
+        for upstream in &policy.upstreams {
+            self.at(&format!("upstream/{}", upstream.id)).limit = upstream.limit;
+        }
+        for tenant in &policy.tenants {
+            self.at(&format!("tenant/{}", tenant.id)).limit = tenant.limit;
+        }
+        if let Some(Unknown::Shared { limit }) = policy.identify.as_ref().map(|i| i.unknown) {
+            self.at("tenant/_unknown").limit = limit;
+        }
+        let named: Vec<_> = policy
+            .routes
+            .iter()
+            .map(|r| format!("route/{}", r.id))
+            .collect();
+        for (key, one) in self.boxes.iter_mut().filter(|(key, _)| is_route(key)) {
+            if !named.contains(key) {
+                one.reserved = 0;
+            }
+        }
+        for (index, route) in policy.routes.iter().enumerate() {
+            let key = format!("route/{}", route.id);
+            let one = self.at(&key);
+            one.limit = route.compartment.limit;
+            one.reserved = route.compartment.reserved;
+            self.wake(&key);
+            self.cells(policy, index, &key);
+        }
+        self.spare_limit = policy.gateway.spare;
+    }
+
+    fn cells(&mut self, policy: &Policy, route: usize, key: &str) {
+        let prefix = format!("{key}/tenant/");
+        for (key, one) in self.boxes.iter_mut() {
+            if let Some(tenant) = key.strip_prefix(&prefix) {
+                one.limit = cap(policy, route, tenant).unwrap_or(Limit::UNLIMITED);
+            }
+        }
+    }
+
+    /// After a route's numbers changed.
+    fn wake(&mut self, key: &str) {
+        while let Some(first) = self.at(key).waiters.front().copied() {
+            let one = self.at(key);
+            let (closed, full, borrows) =
+                (one.limit.is_closed(), one.full(), one.n >= one.reserved);
+            let sheddable = self.requests[&first].sheddable;
+            let turn = if closed {
+                Turn::Closed
+            } else if full {
+                break;
+            } else if borrows && !self.spare_for(sheddable) {
+                Turn::NoSpare
+            } else {
+                self.at(key).n += 1;
+                self.at(key).pending += 1;
+                Turn::Granted
+            };
+            self.at(key).waiters.pop_front();
+            self.requests.get_mut(&first).unwrap().turn = turn;
+        }
+    }
+
+    fn refuse(&mut self, why: Rejection, key: &str) -> Answer {
+        *self.at(key).rejected.entry(why).or_default() += 1;
+        Answer::Refused(why, key.to_owned())
+    }
+
+    /// Takes a slot where there is one, else says why not.
+    fn take(&mut self, key: &str, full: Rejection) -> Result<(), Answer> {
+        let one = self.at(key);
+        if one.limit.is_closed() {
+            return Err(self.refuse(Rejection::Closed, key));
+        }
+        if one.full() {
+            return Err(self.refuse(full, key));
+        }
+        one.n += 1;
+        Ok(())
+    }
+
+    pub(crate) fn enter(
+        &mut self,
+        id: u64,
+        policy: &Policy,
+        route: usize,
+        caller: Caller,
+    ) -> Answer {
+        let asked = &policy.routes[route];
+        let key = format!("route/{}", asked.id);
+        let tenant = caller.tenant.map(|index| tenant_name(policy, index));
+        let celled = caller.route_limit.is_some() || asked.compartment.tenant_share.is_some();
+        let mut request = Request {
+            tenant: None,
+            cell: None,
+            upstream: format!("upstream/{}", policy.upstreams[asked.upstream].id),
+            share: asked
+                .compartment
+                .tenant_share
+                .map(|share| u64::from(share.0)),
+            sheddable: caller.class == Class::Sheddable,
+            turn: Turn::Waiting,
+            route: key.clone(),
+        };
+        let answer = self.climb(
+            id,
+            &mut request,
+            tenant,
+            celled.then(|| caller.route_limit.unwrap_or(Limit::UNLIMITED)),
+            (asked.compartment.class_reserve, asked.compartment.queue),
+        );
+        match answer {
+            Ok(answer) => {
+                self.requests.insert(id, request);
+                answer
+            }
+            Err(answer) => {
+                self.give_back(&request, false, false);
+                answer
+            }
+        }
+    }
+
+    fn climb(
+        &mut self,
+        id: u64,
+        request: &mut Request,
+        tenant: Option<Name>,
+        cell_limit: Option<Limit>,
+        (class_reserve, queue): (u32, u32),
+    ) -> Result<Answer, Answer> {
+        let key = request.route.clone();
+        if let Some(tenant) = tenant {
+            let own = format!("tenant/{tenant}");
+            self.take(&own, Rejection::TenantFull)?;
+            request.tenant = Some(own);
+            if let Some(limit) = cell_limit {
+                let cell = format!("{key}/tenant/{tenant}");
+                self.at(&cell).limit = limit;
+                self.take(&cell, Rejection::TenantRouteFull)?;
+                request.cell = Some(cell.clone());
+                if !self.at(&key).limit.is_closed() && self.over_share(request, 0) {
+                    return Err(self.refuse(Rejection::TenantShare, &cell));
+                }
+            }
+        }
+        let one = self.at(&key);
+        let kept = request.sheddable && class_reserve > 0;
+        if one.limit.is_closed() {
+            return Err(self.refuse(Rejection::Closed, &key));
+        }
+        if one.full() || !one.waiters.is_empty() {
+            if queue == 0 || kept {
+                return Err(self.refuse(Rejection::RouteFull, &key));
+            }
+            if one.waiters.len() >= queue as usize {
+                return Err(self.refuse(Rejection::QueueFull, &key));
+            }
+            one.waiters.push_back(id);
+            one.queued += 1;
+            self.pend(request, 1);
+            return Ok(Answer::Waits);
+        }
+        if kept && one.free() <= class_reserve {
+            return Err(self.refuse(Rejection::ClassReserve, &key));
+        }
+        if one.n >= one.reserved && !self.spare_for(request.sheddable) {
+            return Err(self.no_spare(request));
+        }
+        self.at(&key).n += 1;
+        let rest = self.rest(request);
+        if rest.is_err() {
+            self.leave_route(&key);
+        }
+        rest.map(|()| Answer::Admitted)
+    }
+
+    /// `own`: slots of the route that the asking request holds itself.
+    fn over_share(&mut self, request: &Request, own: u32) -> bool {
+        let (Some(cell), Some(share)) = (&request.cell, request.share) else {
+            return false;
+        };
+        let held = self.at(cell).n;
+        let route = self.at(&request.route);
+        let Some(slots) = route.limit.slots() else {
+            return false;
+        };
+        let free = u64::from(slots.saturating_sub(route.n - own));
+        u64::from(held) > (share * free / 1_000_000).max(1)
+    }
+
+    fn no_spare(&mut self, request: &Request) -> Answer {
+        let upstream = request.upstream.clone();
+        let one = self.at(&upstream);
+        if one.limit.is_closed() {
+            self.refuse(Rejection::Closed, &upstream)
+        } else if one.full() {
+            self.refuse(Rejection::UpstreamFull, &upstream)
+        } else if self.at("gateway").full() {
+            self.refuse(Rejection::GatewayFull, "gateway")
+        } else {
+            self.refuse(Rejection::SpareExhausted, "gateway")
+        }
+    }
+
+    /// With a slot of the route in hand.
+    fn rest(&mut self, request: &Request) -> Result<(), Answer> {
+        if self.over_share(request, 1) {
+            return Err(self.refuse(Rejection::TenantShare, request.cell.as_ref().unwrap()));
+        }
+        self.take(&request.upstream, Rejection::UpstreamFull)?;
+        if let Err(answer) = self.take("gateway", Rejection::GatewayFull) {
+            self.at(&request.upstream).n -= 1;
+            return Err(answer);
+        }
+        for key in keys(request, true) {
+            let one = self.at(&key);
+            one.admitted += 1;
+            one.peak = one.peak.max(one.n);
+        }
+        Ok(())
+    }
+
+    fn pend(&mut self, request: &Request, by: i64) {
+        for key in keys(request, false) {
+            let one = self.at(&key);
+            one.pending = u32::try_from(i64::from(one.pending) + by).unwrap();
+        }
+    }
+
+    fn leave_route(&mut self, key: &str) {
+        let one = self.at(key);
+        if one.limit.slots().is_some_and(|slots| one.n > slots) {
+            one.n -= 1;
+        } else if let Some(first) = one.waiters.pop_front() {
+            one.pending += 1;
+            self.requests.get_mut(&first).unwrap().turn = Turn::Granted;
+        } else {
+            one.n -= 1;
+        }
+    }
+
+    fn give_back(&mut self, request: &Request, route: bool, counted: bool) {
+        if counted {
+            for key in keys(request, true) {
+                self.at(&key).completed += 1;
+            }
+            self.at("gateway").n -= 1;
+            self.at(&request.upstream).n -= 1;
+        }
+        if route {
+            self.leave_route(&request.route);
+        }
+        for key in keys(request, false) {
+            self.at(&key).n -= 1;
+        }
+    }
+
+    pub(crate) fn leave(&mut self, id: u64) {
+        let request = self.requests.remove(&id).unwrap();
+        self.give_back(&request, true, true);
+    }
+
+    /// What a waiter is told when it asks.
+    pub(crate) fn settle(&mut self, id: u64) -> Answer {
+        let request = self.requests[&id].clone();
+        let key = request.route.clone();
+        let answer = match request.turn {
+            Turn::Waiting => return Answer::Waits,
+            Turn::Granted => self
+                .rest(&request)
+                .map_or_else(|answer| answer, |()| Answer::Admitted),
+            Turn::NoSpare => self.no_spare(&request),
+            Turn::Closed => self.refuse(Rejection::Closed, &key),
+        };
+        let granted = request.turn == Turn::Granted;
+        self.end(&request, granted);
+        if answer == Answer::Admitted {
+            return answer;
+        }
+        if request.turn != Turn::Closed {
+            self.at(&key).left_queue += 1;
+        }
+        self.requests.remove(&id);
+        self.give_back(&request, granted, false);
+        answer
+    }
+
+    fn end(&mut self, request: &Request, granted: bool) {
+        let one = self.at(&request.route);
+        one.queued -= 1;
+        one.pending -= u32::from(granted);
+        self.pend(request, -1);
+    }
+
+    pub(crate) fn give_up(&mut self, id: u64, why: Rejection) -> Answer {
+        let request = self.requests[&id].clone();
+        if request.turn != Turn::Waiting {
+            return self.settle(id);
+        }
+        let answer = self.refuse(why, &request.route);
+        self.depart(id, &request);
+        answer
+    }
+
+    fn depart(&mut self, id: u64, request: &Request) {
+        self.at(&request.route)
+            .waiters
+            .retain(|waiter| *waiter != id);
+        self.end(request, request.turn == Turn::Granted);
+        self.requests.remove(&id);
+        self.give_back(request, request.turn == Turn::Granted, false);
+    }
+
+    pub(crate) fn abandon(&mut self, id: u64) {
+        let request = self.requests[&id].clone();
+        self.at(&request.route).left_queue += 1;
+        self.depart(id, &request);
+    }
+
+    /// What the compartment of these figures should say.
+    pub(crate) fn figures(&self, seen: &Figures) -> Figures {
+        let one = &self.boxes[&seen.key];
+        let in_flight = one.n - one.pending;
+        let refusals: u64 = one.rejected.values().sum();
+        Figures {
+            key: seen.key.clone(),
+            level: seen.key.parse::<compartment::Key>().unwrap().level(),
+            mode: "enforce".to_owned(),
+            limit: one.limit,
+            reserved: one.reserved,
+            in_flight,
+            queued: one.queued,
+            left_queue: one.left_queue,
+            borrowed: if is_route(&seen.key) {
+                in_flight.saturating_sub(one.reserved)
+            } else {
+                0
+            },
+            peak: one.peak,
+            saturation: match one.limit.slots() {
+                None => 0.0,
+                Some(0) => 1.0,
+                Some(slots) => f64::from(in_flight) / f64::from(slots),
+            },
+            arrived: one.admitted + refusals + u64::from(one.queued) + one.left_queue,
+            admitted: one.admitted,
+            completed: one.completed,
+            rejected: one.rejected.clone(),
+            shadow_rejected: BTreeMap::new(),
+            candidate_rejected: 0,
+            leaked: 0,
+            oldest_permit_ms: 0,
+        }
+    }
+}
+
+fn is_route(key: &str) -> bool {
+    key.starts_with("route/") && !key.contains("/tenant/")
+}
+
+/// The tenant levels of a request, and with `all` the shared ones.
+fn keys(request: &Request, all: bool) -> Vec<String> {
+    let shared = [
+        request.route.clone(),
+        request.upstream.clone(),
+        "gateway".to_owned(),
+    ];
+    let own = request.tenant.iter().chain(&request.cell).cloned();
+    own.chain(shared.into_iter().filter(|_| all)).collect()
+}
+
+fn tenant_name(policy: &Policy, index: u32) -> Name {
+    let tenant = policy.tenants.get(index as usize);
+    tenant.map_or_else(Name::unknown_tenant, |tenant| tenant.id.clone())
+}
+
+/// The tighter of the route's cap and the plan's.
+fn cap(policy: &Policy, route: usize, tenant: &str) -> Option<Limit> {
+    let own = policy.routes[route].compartment.tenant_limit;
+    let tenant = policy.tenants.iter().find(|one| one.id.as_str() == tenant);
+    let plan = tenant
+        .and_then(|tenant| tenant.plan)
+        .map(|plan| &policy.plans[plan]);
+    let planned = plan.and_then(|plan| plan.routes.iter().find(|(index, _)| *index == route));
+    let caps = own.into_iter().chain(planned.map(|(_, limit)| *limit));
+    caps.min_by_key(|limit| limit.slots().unwrap_or(u32::MAX))
+}

@@ -1,0 +1,589 @@
+//! The sentences of the contract that the mechanism keeps, one by one.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+
+use compartment::{
+    ABSENT_US, CELL_IDLE_US, CELLS_PER_ROUTE_MAX, Caller, CellCache, Class, Hull, Limit, Permits,
+    Rejection, Waiting,
+};
+
+use crate::support::*;
+
+const SHEDDABLE: Caller = Caller {
+    class: Class::Sheddable,
+    ..ANYBODY
+};
+
+fn poll(waiting: &mut Waiting<Here>) -> Poll<Result<Permits<Here>, compartment::Refusal>> {
+    Pin::new(waiting).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn granted(waiting: &mut Waiting<Here>) -> Permits<Here> {
+    match poll(waiting) {
+        Poll::Ready(Ok(permits)) => permits,
+        other @ (Poll::Ready(Err(_)) | Poll::Pending) => panic!("not granted: {other:?}"),
+    }
+}
+
+/// As many as are admitted one after another.
+fn fill(snapshot: &Arc<Snapshot>, route: usize, caller: Caller) -> Vec<Permits<Here>> {
+    let mut cache = CellCache::new();
+    std::iter::from_fn(|| admitted(snapshot.ask(route, caller, &mut cache))).collect()
+}
+
+/// Reason and key of the refusal that comes next.
+fn refusal(snapshot: &Arc<Snapshot>, route: usize, caller: Caller) -> (&'static str, String) {
+    let entry = snapshot.ask(route, caller, &mut CellCache::new());
+    let refusal = refused(entry).unwrap();
+    (refusal.rejection.as_str(), refusal.key.to_string())
+}
+
+fn told(reason: &'static str, key: &str) -> (&'static str, String) {
+    (reason, key.to_owned())
+}
+
+const FREE: Limit = Limit::UNLIMITED;
+
+#[test]
+fn every_level_names_itself() {
+    let hull = Hull::new();
+    let routes = [
+        route("wide", 9).reserved(0),
+        R {
+            tenant_limit: Some(limit(1)),
+            ..route("capped", 9).reserved(0)
+        },
+        route("tight", 1).reserved(0),
+        R {
+            upstream: 1,
+            ..route("small", 9).reserved(0)
+        },
+        route("shut", 0),
+    ];
+    let plain = policy(6, 6, &[FREE, limit(1)], &routes);
+    let tenants = [
+        ("few", limit(2)),
+        ("many", limit(99)),
+        ("shut", Limit::CLOSED),
+    ];
+    let snapshot = Snapshot::of(&hull, &with_tenants(plain, &tenants, limit(1)));
+    let of = |route, tenant| snapshot.caller(route, tenant);
+    let held = fill(&snapshot, 0, of(0, 0));
+    assert_eq!(held.len(), 2);
+    assert_eq!(
+        refusal(&snapshot, 0, of(0, 0)),
+        told("tenant_full", "tenant/few")
+    );
+    drop(held);
+    let _capped = fill(&snapshot, 1, of(1, 1));
+    let expected = told("tenant_route_full", "route/capped/tenant/many");
+    assert_eq!(refusal(&snapshot, 1, of(1, 1)), expected);
+    let _tight = fill(&snapshot, 2, ANYBODY);
+    assert_eq!(
+        refusal(&snapshot, 2, ANYBODY),
+        told("route_full", "route/tight")
+    );
+    let _small = fill(&snapshot, 3, ANYBODY);
+    assert_eq!(
+        refusal(&snapshot, 3, ANYBODY),
+        told("upstream_full", "upstream/u1")
+    );
+    assert_eq!(refusal(&snapshot, 4, ANYBODY), told("closed", "route/shut"));
+    assert_eq!(
+        refusal(&snapshot, 4, of(4, 2)),
+        told("closed", "tenant/shut")
+    );
+    let rest = fill(&snapshot, 0, ANYBODY);
+    assert_eq!(rest.len(), 3, "six in all");
+    assert_eq!(
+        refusal(&snapshot, 0, ANYBODY),
+        told("gateway_full", "gateway")
+    );
+    drop(rest);
+    assert_eq!(
+        fill(&snapshot, 0, of(0, 3)).len(),
+        1,
+        "all unknown callers share one slot"
+    );
+    identities(&hull);
+}
+
+#[test]
+fn a_refusal_counts_where_it_happened_and_nowhere_else() {
+    let hull = Hull::new();
+    let plain = policy(9, 9, &[limit(1)], &[route("a", 5).reserved(0)]);
+    let tenants = [("t", limit(4))];
+    let snapshot = Snapshot::of(&hull, &with_tenants(plain, &tenants, FREE));
+    let caller = snapshot.caller(0, 0);
+    let held = fill(&snapshot, 0, caller);
+    let arrived = |key: &str| figures(&hull, key).unwrap().arrived;
+    let keys = ["tenant/t", "route/a", "upstream/u0", "gateway"];
+    assert_eq!(
+        keys.map(arrived),
+        [1, 1, 2, 1],
+        "one admitted, one refused by the upstream"
+    );
+    assert_eq!(
+        refusal(&snapshot, 0, caller),
+        told("upstream_full", "upstream/u0")
+    );
+    assert_eq!(keys.map(arrived), [1, 1, 3, 1]);
+    drop(held);
+    all_returned(&hull);
+}
+
+#[test]
+fn guaranteed_slots_are_there_however_greedy_a_neighbour_is() {
+    let hull = Hull::new();
+    let routes = [route("a", 6).reserved(2), route("b", 6).reserved(2)];
+    let snapshot = Snapshot::of(&hull, &policy(6, 2, &[FREE], &routes));
+    let greedy = fill(&snapshot, 0, ANYBODY);
+    assert_eq!(greedy.len(), 4, "two guaranteed, two spare");
+    assert_eq!(
+        refusal(&snapshot, 0, ANYBODY),
+        told("spare_exhausted", "gateway")
+    );
+    assert_eq!(figures(&hull, "route/a").unwrap().borrowed, 2);
+    let modest = fill(&snapshot, 1, ANYBODY);
+    assert_eq!(modest.len(), 2);
+    assert_eq!(
+        refusal(&snapshot, 1, ANYBODY),
+        told("gateway_full", "gateway")
+    );
+    drop((greedy, modest));
+    all_returned(&hull);
+}
+
+#[test]
+fn of_two_true_reasons_the_earlier_level_is_told() {
+    let hull = Hull::new();
+    let routes = [route("a", 2).reserved(0), route("b", 2).reserved(0)];
+    let snapshot = Snapshot::of(&hull, &policy(9, 2, &[limit(2)], &routes));
+    let _held = fill(&snapshot, 0, ANYBODY);
+    assert_eq!(
+        refusal(&snapshot, 0, ANYBODY),
+        told("route_full", "route/a")
+    );
+    assert_eq!(
+        refusal(&snapshot, 1, ANYBODY),
+        told("upstream_full", "upstream/u0")
+    );
+}
+
+#[test]
+fn sheddable_requests_leave_a_fifth_of_the_spare() {
+    let hull = Hull::new();
+    let snapshot = Snapshot::of(
+        &hull,
+        &policy(10, 10, &[FREE], &[route("a", 99).reserved(0)]),
+    );
+    let cheap = fill(&snapshot, 0, SHEDDABLE);
+    assert_eq!(cheap.len(), 8);
+    assert_eq!(
+        refusal(&snapshot, 0, SHEDDABLE),
+        told("spare_exhausted", "gateway")
+    );
+    assert_eq!(fill(&snapshot, 0, ANYBODY).len(), 2);
+}
+
+#[test]
+fn the_last_slots_are_kept_from_sheddable_requests() {
+    let hull = Hull::new();
+    let kept = R {
+        class_reserve: 2,
+        ..route("a", 5).queue(3)
+    };
+    let snapshot = Snapshot::of(&hull, &policy(9, 0, &[FREE], &[kept]));
+    assert_eq!(fill(&snapshot, 0, SHEDDABLE).len(), 3);
+    let cheap = fill(&snapshot, 0, SHEDDABLE);
+    assert_eq!(
+        refusal(&snapshot, 0, SHEDDABLE),
+        told("class_reserve", "route/a")
+    );
+    let dear: Vec<_> = (0..2)
+        .map(|_| admitted(snapshot.anybody(0)).unwrap())
+        .collect();
+    assert_eq!(
+        refusal(&snapshot, 0, SHEDDABLE),
+        told("route_full", "route/a")
+    );
+    assert!(waiting(snapshot.anybody(0)).is_some(), "others may wait");
+    drop((cheap, dear));
+}
+
+#[test]
+fn a_share_moves_with_the_free_slots() {
+    let hull = Hull::new();
+    let shared = |id: &str, share| R {
+        share: Some(share),
+        ..route(id, 10)
+    };
+    let routes = [
+        shared("whole", 1_000_000),
+        shared("half", 500_000),
+        shared("open", 500_000),
+    ];
+    let routes = routes.map(|r| {
+        if r.id == "open" {
+            R {
+                limit: FREE,
+                reserved: 0,
+                ..r
+            }
+        } else {
+            r
+        }
+    });
+    let tenants = [("big", FREE), ("other", FREE)];
+    let policy = with_tenants(policy(99, 20, &[FREE], &routes), &tenants, FREE);
+    let snapshot = Snapshot::of(&hull, &policy);
+    let of = |route, tenant| snapshot.caller(route, tenant);
+    let big = fill(&snapshot, 0, of(0, 0));
+    assert_eq!(big.len(), 5);
+    assert_eq!(
+        refusal(&snapshot, 0, of(0, 0)),
+        told("tenant_share", "route/whole/tenant/big")
+    );
+    assert_eq!(
+        fill(&snapshot, 0, of(0, 1)).len(),
+        3,
+        "of five free: three, with two left"
+    );
+    assert_eq!(fill(&snapshot, 1, of(1, 0)).len(), 3);
+    assert_eq!(
+        fill(&snapshot, 2, of(2, 0)).len(),
+        20,
+        "no share of the unlimited"
+    );
+    assert_eq!(figures(&hull, "route/whole").unwrap().rejected.len(), 0);
+}
+
+#[test]
+fn waiting_is_bounded_in_order_and_keeps_the_tenant_permits() {
+    let hull = Hull::new();
+    let plain = policy(9, 9, &[FREE], &[route("a", 1).queue(2)]);
+    let tenants = [("t", limit(2))];
+    let snapshot = Snapshot::of(&hull, &with_tenants(plain, &tenants, FREE));
+    let caller = snapshot.caller(0, 0);
+    let ask = || snapshot.ask(0, caller, &mut CellCache::new());
+    let held = admitted(ask()).unwrap();
+    let mut first = waiting(ask()).unwrap();
+    assert_eq!(
+        refusal(&snapshot, 0, caller),
+        told("tenant_full", "tenant/t")
+    );
+    let mut second = waiting(snapshot.anybody(0)).unwrap();
+    assert_eq!(
+        refusal(&snapshot, 0, ANYBODY),
+        told("queue_full", "route/a")
+    );
+    identities(&hull);
+    assert_eq!(figures(&hull, "route/a").unwrap().queued, 2);
+    drop(held);
+    identities(&hull);
+    assert!(poll(&mut second).is_pending());
+    let held = granted(&mut first);
+    assert_eq!(figures(&hull, "route/a").unwrap().queued, 1);
+    drop(held);
+    drop(granted(&mut second));
+    all_returned(&hull);
+    assert_eq!(figures(&hull, "route/a").unwrap().completed, 3);
+}
+
+#[test]
+fn those_who_leave_take_nothing_along() {
+    let hull = Hull::new();
+    let snapshot = Snapshot::of(&hull, &policy(9, 0, &[FREE], &[route("a", 1).queue(10)]));
+    let held = admitted(snapshot.anybody(0)).unwrap();
+    let mut line: Vec<_> = (0..10)
+        .map(|_| waiting(snapshot.anybody(0)).unwrap())
+        .collect();
+    let mut tenth = line.pop().unwrap();
+    let timed_out = line.pop().unwrap();
+    let refusal = timed_out.give_up(Rejection::QueueTimeout).unwrap_err();
+    assert_eq!(why(&refusal), ("queue_timeout", "route/a"));
+    line.clear();
+    drop(held);
+    drop(granted(&mut tenth));
+    let now = figures(&hull, "route/a").unwrap();
+    assert_eq!((now.left_queue, now.completed, now.arrived), (8, 2, 11));
+    assert_eq!(now.rejected[&Rejection::QueueTimeout], 1);
+    all_returned(&hull);
+}
+
+#[test]
+fn a_waiter_refused_further_up_counts_there_and_as_left_here() {
+    let hull = Hull::new();
+    let routes = [
+        route("a", 1).queue(1).reserved(0),
+        route("b", 1).reserved(0),
+    ];
+    let snapshot = Snapshot::of(&hull, &policy(9, 9, &[limit(1)], &routes));
+    let held = admitted(snapshot.anybody(0)).unwrap();
+    let mut first = waiting(snapshot.anybody(0)).unwrap();
+    drop(held);
+    let _other = admitted(snapshot.anybody(1)).unwrap();
+    let Poll::Ready(Err(refusal)) = poll(&mut first) else {
+        panic!("not refused")
+    };
+    assert_eq!(why(&refusal), ("upstream_full", "upstream/u0"));
+    let now = figures(&hull, "route/a").unwrap();
+    assert_eq!(
+        (now.left_queue, now.in_flight, now.rejected.len()),
+        (1, 0, 0)
+    );
+    identities(&hull);
+}
+
+#[test]
+fn raising_wakes_as_many_as_fit_and_lowering_kills_nobody() {
+    let hull = Hull::new();
+    let with = |slots, spare| {
+        policy(
+            20,
+            spare,
+            &[FREE],
+            &[route("a", slots).reserved(0).queue(5)],
+        )
+    };
+    let snapshot = Snapshot::of(&hull, &with(1, 9));
+    let held = admitted(snapshot.anybody(0)).unwrap();
+    let mut line: Vec<_> = (0..5)
+        .map(|_| waiting(snapshot.anybody(0)).unwrap())
+        .collect();
+    hull.apply(&with(4, 9));
+    let mut running: Vec<_> = line
+        .drain(..3)
+        .map(|mut waiting| granted(&mut waiting))
+        .collect();
+    assert!(line.iter_mut().all(|waiting| poll(waiting).is_pending()));
+    hull.apply(&with(2, 9));
+    identities(&hull);
+    assert_eq!(
+        figures(&hull, "route/a").unwrap().in_flight,
+        4,
+        "nobody is killed"
+    );
+    running.truncate(1);
+    assert!(
+        poll(&mut line[0]).is_pending(),
+        "two of two: a slot above the limit is not handed on"
+    );
+    drop(held);
+    running.push(granted(&mut line[0]));
+    // Raised again, but the spare slots allow only one more.
+    let mut late = waiting(snapshot.anybody(0)).unwrap();
+    hull.apply(&with(9, 3));
+    running.push(granted(&mut line[1]));
+    let Poll::Ready(Err(refusal)) = poll(&mut late) else {
+        panic!("not refused")
+    };
+    assert_eq!(why(&refusal), ("spare_exhausted", "gateway"));
+    assert_eq!(figures(&hull, "route/a").unwrap().left_queue, 1);
+    drop(running);
+    all_returned(&hull);
+}
+
+#[test]
+fn closing_ends_every_wait() {
+    let hull = Hull::new();
+    let with = |slots| policy(9, 0, &[FREE], &[route("a", slots).queue(3)]);
+    let snapshot = Snapshot::of(&hull, &with(1));
+    let held = admitted(snapshot.anybody(0)).unwrap();
+    let mut line: Vec<_> = (0..3)
+        .map(|_| waiting(snapshot.anybody(0)).unwrap())
+        .collect();
+    hull.apply(&with(0));
+    for waiting in &mut line {
+        let Poll::Ready(Err(refusal)) = poll(waiting) else {
+            panic!("still waits")
+        };
+        assert_eq!(why(&refusal), ("closed", "route/a"));
+    }
+    hull.apply(&with(1));
+    assert_eq!(
+        refused(snapshot.anybody(0)),
+        None,
+        "open again, and full: it may wait"
+    );
+    drop(held);
+    assert!(admitted(snapshot.anybody(0)).is_some());
+}
+
+#[test]
+fn a_guarantee_that_changes_moves_slots_to_the_spare_and_back() {
+    let hull = Hull::new();
+    let with = |reserved, spare| policy(10, spare, &[FREE], &[route("a", 6).reserved(reserved)]);
+    let snapshot = Snapshot::of(&hull, &with(6, 4));
+    let held = fill(&snapshot, 0, ANYBODY);
+    assert_eq!(hull.spare(), (4, 0));
+    hull.apply(&with(1, 9));
+    assert_eq!(hull.spare(), (9, 5), "what was guaranteed is borrowed now");
+    hull.apply(&with(0, 2));
+    assert_eq!(
+        hull.spare(),
+        (2, 6),
+        "admitted before: it stays, and nobody else borrows"
+    );
+    hull.apply(&with(4, 6));
+    assert_eq!(hull.spare(), (6, 2));
+    drop(held);
+    all_returned(&hull);
+}
+
+#[test]
+fn a_route_that_moves_to_another_upstream_gives_back_where_it_took() {
+    let hull = Hull::new();
+    let with = |upstream| {
+        policy(
+            9,
+            0,
+            &[limit(1), limit(1)],
+            &[R {
+                upstream,
+                ..route("a", 3)
+            }],
+        )
+    };
+    let old = Snapshot::of(&hull, &with(0));
+    let held = admitted(old.anybody(0)).unwrap();
+    let new = Snapshot::of(&hull, &with(1));
+    let moved = admitted(new.anybody(0)).unwrap();
+    let in_flight = |key| figures(&hull, key).unwrap().in_flight;
+    assert_eq!(
+        ["route/a", "upstream/u0", "upstream/u1"].map(in_flight),
+        [2, 1, 1]
+    );
+    drop(held);
+    assert_eq!(
+        ["route/a", "upstream/u0", "upstream/u1"].map(in_flight),
+        [1, 0, 1]
+    );
+    drop(moved);
+    all_returned(&hull);
+}
+
+#[test]
+fn a_removed_tenant_that_returns_starts_at_its_true_count() {
+    let hull = Hull::new();
+    let with = |tenants: &[(&str, Limit)]| {
+        with_tenants(policy(9, 0, &[FREE], &[route("a", 9)]), tenants, FREE)
+    };
+    let snapshot = Snapshot::of(&hull, &with(&[("x", limit(5)), ("t", limit(2))]));
+    let held = fill(&snapshot, 0, snapshot.caller(0, 1));
+    assert_eq!(held.len(), 2);
+    hull.apply(&with(&[]));
+    hull.sweep(1);
+    hull.sweep(1 + ABSENT_US);
+    assert_eq!(
+        figures(&hull, "tenant/t").unwrap().in_flight,
+        2,
+        "shown as long as it is in use"
+    );
+    let back = Snapshot::of(&hull, &with(&[("t", limit(2))]));
+    assert_eq!(
+        refusal(&back, 0, back.caller(0, 0)),
+        told("tenant_full", "tenant/t")
+    );
+    drop(held);
+    assert_eq!(fill(&back, 0, back.caller(0, 0)).len(), 2);
+    hull.apply(&with(&[]));
+    hull.sweep(1);
+    hull.sweep(1 + ABSENT_US);
+    assert_eq!(
+        figures(&hull, "tenant/t"),
+        None,
+        "gone when nothing needs it"
+    );
+    assert_eq!(
+        refusal(&back, 0, back.caller(0, 0)),
+        told("closed", "tenant/t"),
+        "and not revived"
+    );
+}
+
+#[test]
+fn idle_cells_go_and_their_counts_stay() {
+    let hull = Hull::new();
+    let capped = R {
+        tenant_limit: Some(limit(1)),
+        ..route("a", 9)
+    };
+    let tenants = [("s", FREE), ("t", FREE)];
+    let policy = with_tenants(policy(9, 0, &[FREE], &[capped]), &tenants, FREE);
+    let snapshot = Snapshot::of(&hull, &policy);
+    let mut cache = CellCache::new();
+    let mut ask = |tenant| admitted(snapshot.ask(0, snapshot.caller(0, tenant), &mut cache));
+    assert_eq!(
+        figures(&hull, "route/a/tenant/t"),
+        None,
+        "appears with its first request"
+    );
+    let busy = ask(0).unwrap();
+    drop(ask(1).unwrap());
+    assert!(ask(0).is_none());
+    hull.sweep(1);
+    hull.sweep(CELL_IDLE_US);
+    assert!(figures(&hull, "route/a/tenant/t").is_some(), "not yet");
+    hull.sweep(1 + CELL_IDLE_US);
+    assert_eq!(figures(&hull, "route/a/tenant/t"), None);
+    assert_eq!(
+        figures(&hull, "route/a/tenant/s").unwrap().in_flight,
+        1,
+        "in use"
+    );
+    let idle = figures(&hull, "route/a/tenant/_idle").unwrap();
+    assert_eq!((idle.admitted, idle.completed, idle.arrived), (1, 1, 1));
+    assert!(
+        ask(1).is_some(),
+        "made again, although this core knew the old one"
+    );
+    drop(busy);
+    all_returned(&hull);
+}
+
+#[test]
+fn cells_are_bounded_however_many_tenants_come() {
+    let hull = Hull::new();
+    let names: Vec<_> = (0..CELLS_PER_ROUTE_MAX + 2000)
+        .map(|n| format!("t{n}"))
+        .collect();
+    let tenants: Vec<_> = names.iter().map(|name| (name.as_str(), FREE)).collect();
+    let capped = R {
+        tenant_limit: Some(limit(1)),
+        ..route("a", 9)
+    };
+    let policy = with_tenants(policy(9, 0, &[FREE], &[capped]), &tenants, FREE);
+    let snapshot = Snapshot::of(&hull, &policy);
+    let mut cache = CellCache::new();
+    for tenant in (0..).take(names.len()) {
+        let permits = admitted(snapshot.ask(0, snapshot.caller(0, tenant), &mut cache));
+        assert!(permits.is_some());
+    }
+    let (mut cells, mut admitted) = (0, 0);
+    hull.each_figures(&mut |f| {
+        if f.key.starts_with("route/a/tenant/") {
+            cells += usize::from(f.key != "route/a/tenant/_idle");
+            admitted += f.admitted;
+        }
+    });
+    assert!(cells <= CELLS_PER_ROUTE_MAX, "{cells}");
+    assert_eq!(admitted, names.len() as u64, "no count is lost");
+}
+
+#[test]
+fn hold_times_are_measured_and_told_with_a_refusal() {
+    let hull = Hull::new();
+    let snapshot = Snapshot::of(&hull, &policy(9, 0, &[FREE], &[route("a", 1)]));
+    let held = admitted(snapshot.anybody(0)).unwrap();
+    snapshot.clock.fetch_add(5_000, Ordering::Relaxed);
+    assert_eq!(held.held_us(5_001), 5_000);
+    drop(held);
+    let _held = admitted(snapshot.anybody(0)).unwrap();
+    let refusal = refused(snapshot.anybody(0)).unwrap();
+    assert_eq!((refusal.drain_us, refusal.limit), (5_000, limit(1)));
+}
