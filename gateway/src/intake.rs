@@ -28,6 +28,13 @@ pub(crate) struct Identity {
     pub(crate) digest: String,
 }
 
+/// A policy that may be put in force.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    offered: Identity,
+    loaded: Loaded,
+}
+
 /// The three answers.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Answer {
@@ -62,41 +69,45 @@ impl Intake {
     }
 
     /// A policy that came as JSON text: parsed and checked here, whatever its sender checked.
-    pub(crate) fn offer_text(&self, offered: Identity, document: &[u8]) -> Answer {
-        self.offer(offered, |offered| load(offered, document))
+    /// Changes nothing yet.
+    pub(crate) fn check_text(&self, offered: Identity, document: &[u8]) -> Result<Checked, Answer> {
+        let answer = match judge(self.lock().as_ref(), &offered) {
+            Err(answer) => answer,
+            Ok(()) => match contained(|| load(&offered, document)) {
+                Ok(loaded) => return Ok(Checked { offered, loaded }),
+                Err(faults) => Answer::Refused(faults),
+            },
+        };
+        if let Answer::Refused(faults) = &answer {
+            log_refused(offered.generation, &texts(faults));
+        }
+        Err(answer)
     }
 
     /// A policy that this process itself read and checked.
     pub(crate) fn offer_loaded(&self, offered: Identity, loaded: Loaded) -> Answer {
-        self.offer(offered, |_| Ok(loaded))
+        self.install(Checked { offered, loaded })
     }
 
-    /// Lets go of compartments that no policy names and no request holds any more, and of
-    /// snapshots that nobody reads.
-    pub(crate) fn sweep(&self) {
-        self.live.sweep();
-        self.live.hull().sweep(self.clock.now_us());
-    }
-
-    fn offer<F>(&self, offered: Identity, load: F) -> Answer
-    where
-        F: FnOnce(&Identity) -> Result<Loaded, Vec<Fault>>,
-    {
+    /// Puts a checked policy in force.
+    pub(crate) fn install(&self, checked: Checked) -> Answer {
+        let Checked { offered, loaded } = checked;
+        let Loaded { document, policy } = loaded;
         let mut running = self.lock();
         let answer = match judge(running.as_ref(), &offered) {
             Err(answer) => answer,
-            // Nothing that a policy says may end the process; and since the pointer is swapped
-            // last, what was in force before still is.
-            Ok(()) => catch_unwind(AssertUnwindSafe(|| self.apply(&offered, load)))
-                .unwrap_or_else(|_| Answer::Refused(vec![broken()])),
+            // The pointer is swapped last, so after a panic what was in force before still is.
+            Ok(()) => match contained(|| {
+                self.live.install(offered.generation, &document, policy);
+                Ok(())
+            }) {
+                Ok(()) => Answer::Running,
+                Err(faults) => Answer::Refused(faults),
+            },
         };
         match &answer {
             Answer::Running => {
-                tracing::info!(
-                    policy.generation = offered.generation,
-                    policy.digest = offered.digest,
-                    "bulkhead.policy.applied"
-                );
+                log_applied(running.as_ref(), &offered);
                 *running = Some(offered);
                 self.standing.policy_live(self.clock.now_us());
             }
@@ -106,17 +117,11 @@ impl Intake {
         answer
     }
 
-    fn apply<F>(&self, offered: &Identity, load: F) -> Answer
-    where
-        F: FnOnce(&Identity) -> Result<Loaded, Vec<Fault>>,
-    {
-        match load(offered) {
-            Ok(Loaded { document, policy }) => {
-                self.live.install(offered.generation, &document, policy);
-                Answer::Running
-            }
-            Err(faults) => Answer::Refused(faults),
-        }
+    /// Lets go of compartments that no policy names and no request holds any more, and of
+    /// snapshots that nobody reads.
+    pub(crate) fn sweep(&self) {
+        self.live.sweep();
+        self.live.hull().sweep(self.clock.now_us());
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Identity>> {
@@ -143,15 +148,7 @@ fn judge(running: Option<&Identity>, offered: &Identity) -> Result<(), Answer> {
     if running == offered {
         return Err(Answer::AlreadyThere);
     }
-    if running.epoch != offered.epoch {
-        tracing::warn!(
-            policy.generation = offered.generation,
-            running.generation = running.generation,
-            "the policy comes from another store than the running one"
-        );
-        return Ok(());
-    }
-    if offered.generation > running.generation {
+    if running.epoch != offered.epoch || offered.generation > running.generation {
         return Ok(());
     }
     let rule = if offered.generation == running.generation {
@@ -164,6 +161,11 @@ fn judge(running: Option<&Identity>, offered: &Identity) -> Result<(), Answer> {
         )
     };
     Err(refusal("generation", offered.generation.to_string(), rule))
+}
+
+/// Nothing that a policy says may end the process.
+fn contained<T>(step: impl FnOnce() -> Result<T, Vec<Fault>>) -> Result<T, Vec<Fault>> {
+    catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| Err(vec![broken()]))
 }
 
 fn load(offered: &Identity, document: &[u8]) -> Result<Loaded, Vec<Fault>> {
@@ -216,6 +218,21 @@ pub(crate) fn texts(faults: &[Fault]) -> String {
         .join("; ")
 }
 
+fn log_applied(before: Option<&Identity>, now: &Identity) {
+    tracing::info!(
+        policy.generation = now.generation,
+        policy.digest = now.digest,
+        "bulkhead.policy.applied"
+    );
+    if let Some(before) = before.filter(|before| before.epoch != now.epoch) {
+        tracing::warn!(
+            policy.generation = now.generation,
+            policy.generation_before = before.generation,
+            "the policy comes from another store than the one before"
+        );
+    }
+}
+
 /// One line for a refused policy, with everything that was wrong in it. The policy before it
 /// stays in force.
 pub(crate) fn log_refused(generation: u64, faults: &str) {
@@ -249,6 +266,15 @@ pub(crate) mod tests {
             epoch: epoch.to_owned(),
             generation,
             digest,
+        }
+    }
+
+    impl Intake {
+        pub(crate) fn offer_text(&self, offered: Identity, document: &[u8]) -> Answer {
+            match self.check_text(offered, document) {
+                Ok(checked) => self.install(checked),
+                Err(answer) => answer,
+            }
         }
     }
 
@@ -295,14 +321,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_panic_while_applying_is_a_refusal() {
-        let intake = intake();
-        intake.offer_text(identity("a", 1, 3), document(3).as_bytes());
-        let answer = intake.offer(identity("a", 2, 4), |_| panic!("on purpose"));
-        assert_eq!(answer, Answer::Refused(vec![broken()]));
-        assert_eq!(intake.running().map(|running| running.generation), Some(1));
-        let next = intake.offer_text(identity("a", 3, 4), document(4).as_bytes());
-        assert_eq!(next, Answer::Running);
+    fn a_panic_is_a_refusal() {
+        let outcome: Result<(), _> = contained(|| panic!("on purpose"));
+        assert_eq!(outcome, Err(vec![broken()]));
+        assert_eq!(contained(|| Ok(7)), Ok(7));
     }
 
     #[test]

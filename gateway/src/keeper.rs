@@ -1,11 +1,12 @@
-//! Keeps the running policy on disk, and tries again when the disk would not take it.
+//! Keeps policies on disk, and tries again when the disk would not take one.
 //!
-//! Separate from the file's format because a full disk must not undo a policy that is in force:
-//! it is an alarm, and a matter for the next period. It must never block a serving thread.
+//! Separate from the file's format because a full or hanging disk must hold back no policy for
+//! long: it is an alarm, and a matter for the next period. It must never be called by a serving
+//! thread.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::intake::{Answer, Identity, Intake};
 use crate::last_good::{FolderError, Found, LastGood, Stored};
@@ -16,15 +17,11 @@ pub(crate) struct Keeper(Option<Arc<State>>);
 
 #[derive(Debug)]
 struct State {
-    files: Mutex<Files>,
+    files: Mutex<LastGood>,
+    /// What is to be kept and is not on disk yet: the newest only.
+    unsaved: Mutex<Option<Stored>>,
     behind: AtomicBool,
-}
-
-#[derive(Debug)]
-struct Files {
-    last_good: LastGood,
-    /// What runs but is not on disk yet: the newest only.
-    unsaved: Option<Stored>,
+    alarmed: AtomicBool,
 }
 
 impl Keeper {
@@ -35,67 +32,41 @@ impl Keeper {
 
     /// Keeps policies in `folder`.
     pub(crate) fn open(folder: &Path) -> Result<Self, FolderError> {
-        let files = Files {
-            last_good: LastGood::open(folder)?,
-            unsaved: None,
-        };
-        let state = State {
-            files: Mutex::new(files),
+        Ok(Self(Some(Arc::new(State {
+            files: Mutex::new(LastGood::open(folder)?),
+            unsaved: Mutex::new(None),
             behind: AtomicBool::new(false),
-        };
-        Ok(Self(Some(Arc::new(state))))
+            alarmed: AtomicBool::new(false),
+        }))))
     }
 
     /// Puts the newest policy in force that is on disk and still passes every check.
     pub(crate) fn restore(&self, intake: &Intake) {
         let Some(state) = &self.0 else { return };
         let mut files = state.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let Found { usable, discarded } = files.last_good.load();
-        for discarded in &discarded {
+        let Found {
+            newest,
+            previous,
+            discarded,
+        } = files.load();
+        for copy in &discarded {
             tracing::error!(
-                file = %discarded.file.display(),
-                error = %discarded.why,
+                file = %copy.file.display(),
+                error = %copy.why,
                 "a last good policy on disk cannot be used"
             );
         }
-        let whole = discarded.is_empty();
-        for (age, stored) in usable.into_iter().enumerate() {
-            let Stored {
-                epoch,
-                generation,
-                digest,
-                document,
-            } = stored;
-            let offered = Identity {
-                epoch,
-                generation,
-                digest,
-            };
-            if matches!(
-                intake.offer_text(offered, document.as_bytes()),
-                Answer::Refused(_)
-            ) {
-                continue;
-            }
-            if age == 0 && whole {
-                files.last_good.trust_newest();
-                tracing::info!(
-                    policy.generation = generation,
-                    "started from the last good policy"
-                );
-            } else {
-                tracing::error!(
-                    policy.generation = generation,
-                    "started from the policy before the last good one, which cannot be used"
-                );
-            }
-            return;
+        if newest.is_some_and(|stored| starts(intake, stored)) {
+            files.trust_newest(true);
+            tracing::info!("started from the last good policy");
+        } else if previous.is_some_and(|stored| starts(intake, stored)) {
+            tracing::error!("started from the policy before the last good one");
         }
     }
 
-    /// Saves what runs now. A failure is an alarm; the policy stays in force and the next
-    /// period tries again.
-    pub(crate) fn keep(&self, running: Identity, document: &[u8]) {
+    /// Saves what is about to run. A failure is an alarm, no obstacle: the next period tries
+    /// again.
+    pub(crate) fn keep(&self, identity: Identity, document: &[u8]) {
         let Some(state) = &self.0 else { return };
         // It was parsed from this text, so it is UTF-8.
         let Ok(document) = String::from_utf8(document.to_vec()) else {
@@ -105,18 +76,25 @@ impl Keeper {
             epoch,
             generation,
             digest,
-        } = running;
-        let mut files = state.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.unsaved = Some(Stored {
+        } = identity;
+        *state.unsaved() = Some(Stored {
             epoch,
             generation,
             digest,
             document,
         });
-        state.save(&mut files);
+        state.save();
     }
 
-    /// True while what runs is not on disk.
+    /// What was kept last could not be put in force: it must not take the place of the copy
+    /// before it.
+    pub(crate) fn distrust(&self) {
+        if let Some(mut files) = self.0.as_ref().and_then(|state| state.files()) {
+            files.trust_newest(false);
+        }
+    }
+
+    /// True while something to keep is not on disk.
     pub(crate) fn is_behind(&self) -> bool {
         self.0
             .as_ref()
@@ -125,37 +103,75 @@ impl Keeper {
 
     /// Tries again to save what could not be saved.
     pub(crate) fn retry(&self) {
-        let Some(state) = &self.0 else { return };
-        state.save(&mut state.files.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(state) = &self.0 {
+            state.save();
+        }
     }
 }
 
+/// Puts one copy in force. Copies that a check refuses are logged by the intake.
+fn starts(intake: &Intake, stored: Stored) -> bool {
+    let Stored {
+        epoch,
+        generation,
+        digest,
+        document,
+    } = stored;
+    let identity = Identity {
+        epoch,
+        generation,
+        digest,
+    };
+    intake
+        .check_text(identity, document.as_bytes())
+        .is_ok_and(|checked| intake.install(checked) == Answer::Running)
+}
+
 impl State {
-    fn save(&self, files: &mut Files) {
-        let Some(stored) = files.unsaved.take() else {
+    /// Saves until nothing is left to save. Whoever comes while another is at it, perhaps on a
+    /// disk that hangs, does not wait: the period sees to it.
+    fn save(&self) {
+        let Some(mut files) = self.files() else {
+            self.behind.store(true, Ordering::Relaxed);
             return;
         };
-        match files.last_good.store(&stored) {
-            Ok(()) => {
-                if self.behind.swap(false, Ordering::Relaxed) {
-                    tracing::info!(
-                        policy.generation = stored.generation,
-                        "policy saved at last"
-                    );
-                }
-            }
-            Err(error) => {
+        loop {
+            let Some(stored) = self.unsaved().take() else {
+                break;
+            };
+            if let Err(error) = files.store(&stored) {
+                self.behind.store(true, Ordering::Relaxed);
                 // Said once for each streak: the period comes every second.
-                if !self.behind.swap(true, Ordering::Relaxed) {
+                if !self.alarmed.swap(true, Ordering::Relaxed) {
                     tracing::error!(
                         policy.generation = stored.generation,
                         %error,
-                        "the running policy cannot be saved; a restart would find an older one"
+                        "the policy cannot be saved; a restart would find an older one"
                     );
                 }
-                files.unsaved = Some(stored);
+                self.unsaved().get_or_insert(stored);
+                return;
+            }
+            if self.alarmed.swap(false, Ordering::Relaxed) {
+                tracing::info!(
+                    policy.generation = stored.generation,
+                    "policy saved at last"
+                );
             }
         }
+        self.behind.store(false, Ordering::Relaxed);
+    }
+
+    fn files(&self) -> Option<MutexGuard<'_, LastGood>> {
+        match self.files.try_lock() {
+            Ok(files) => Some(files),
+            Err(TryLockError::Poisoned(files)) => Some(files.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn unsaved(&self) -> MutexGuard<'_, Option<Stored>> {
+        self.unsaved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -202,6 +218,31 @@ mod tests {
         keeper.retry();
         assert!(!keeper.is_behind());
         assert_eq!(kept(&folder), Some(5));
+    }
+
+    #[test]
+    fn a_disk_that_hangs_holds_nobody_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let keeper = Keeper::open(dir.path()).unwrap();
+        let state = keeper.0.clone().unwrap();
+        let hanging = state.files.lock().unwrap();
+        keeper.keep(identity("a", 4, 3), document(3).as_bytes());
+        assert!(keeper.is_behind());
+        drop(hanging);
+        keeper.retry();
+        assert!(!keeper.is_behind());
+        assert_eq!(kept(dir.path()), Some(4));
+    }
+
+    #[test]
+    fn what_could_not_be_applied_does_not_replace_the_copy_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let keeper = Keeper::open(dir.path()).unwrap();
+        keeper.keep(identity("a", 4, 3), document(3).as_bytes());
+        keeper.keep(identity("a", 5, -6), document(-6).as_bytes());
+        keeper.distrust();
+        keeper.keep(identity("a", 6, -7), document(-7).as_bytes());
+        assert_eq!(kept(dir.path()), Some(4));
     }
 
     #[test]

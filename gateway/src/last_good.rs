@@ -71,10 +71,11 @@ pub(crate) struct Discarded {
     pub(crate) why: Unusable,
 }
 
-/// What the folder holds: usable copies, newest first, and what was wrong with the others.
+/// What the folder holds: whole copies, and what was wrong with the others.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    pub(crate) usable: Vec<Stored>,
+    pub(crate) newest: Option<Stored>,
+    pub(crate) previous: Option<Stored>,
     pub(crate) discarded: Vec<Discarded>,
 }
 
@@ -112,24 +113,30 @@ impl LastGood {
         })
     }
 
-    /// Reads every copy. The caller says with [`LastGood::trust_newest`] whether the newest one
+    /// Reads both copies. The caller says with [`LastGood::trust_newest`] whether the newest one
     /// is also good as a policy.
     pub(crate) fn load(&self) -> Found {
-        let mut found = Found::default();
-        for name in [NEWEST, PREVIOUS] {
+        let mut discarded = Vec::new();
+        let mut copy = |name| {
             let file = self.folder.join(name);
             match self.read(&file) {
-                Ok(stored) => found.usable.push(stored),
+                Ok(stored) => return Some(stored),
                 Err(Unusable::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(why) => found.discarded.push(Discarded { file, why }),
+                Err(why) => discarded.push(Discarded { file, why }),
             }
+            None
+        };
+        let (newest, previous) = (copy(NEWEST), copy(PREVIOUS));
+        Found {
+            newest,
+            previous,
+            discarded,
         }
-        found
     }
 
-    /// The newest copy runs, so it may become the previous one.
-    pub(crate) fn trust_newest(&mut self) {
-        self.newest_is_good = true;
+    /// Whether the newest copy can be run, so that it may become the previous one.
+    pub(crate) const fn trust_newest(&mut self, good: bool) {
+        self.newest_is_good = good;
     }
 
     /// Writes `stored` as the newest copy. A kill or a power cut at any moment leaves a whole
@@ -299,10 +306,13 @@ mod tests {
             self.dir.path().join("state").join(name)
         }
 
+        fn usable(&self) -> Vec<Stored> {
+            let found = self.last_good.load();
+            found.newest.into_iter().chain(found.previous).collect()
+        }
+
         fn generations(&self) -> Vec<u64> {
-            self.last_good
-                .load()
-                .usable
+            self.usable()
                 .iter()
                 .map(|stored| stored.generation)
                 .collect()
@@ -312,15 +322,15 @@ mod tests {
     #[test]
     fn newest_comes_first_and_the_one_before_is_kept() {
         let folder = Folder::with(&[3, 4, 5]);
-        let found = folder.last_good.load();
-        assert_eq!(found.usable, [stored(5), stored(4)]);
-        assert!(found.discarded.is_empty());
+        assert_eq!(folder.usable(), [stored(5), stored(4)]);
+        assert!(folder.last_good.load().discarded.is_empty());
     }
 
     #[test]
     fn an_empty_folder_holds_nothing_and_complains_of_nothing() {
-        let found = Folder::new().last_good.load();
-        assert!(found.usable.is_empty() && found.discarded.is_empty());
+        let folder = Folder::new();
+        assert!(folder.usable().is_empty());
+        assert!(folder.last_good.load().discarded.is_empty());
     }
 
     #[test]
@@ -360,7 +370,7 @@ mod tests {
         let text = String::from_utf8(fs::read(folder.path(NEWEST)).unwrap()).unwrap();
         fs::write(folder.path(NEWEST), text.replace("good 1", "good 2")).unwrap();
         let found = folder.last_good.load();
-        assert_eq!(found.usable, [stored(3)]);
+        assert_eq!((found.newest, found.previous), (None, Some(stored(3))));
         assert!(matches!(
             found.discarded[0].why,
             Unusable::Format { found: 2 }
@@ -372,7 +382,7 @@ mod tests {
         let mut folder = Folder::with(&[3]);
         folder.last_good.owner = folder.last_good.owner.wrapping_add(1);
         let found = folder.last_good.load();
-        assert!(found.usable.is_empty());
+        assert_eq!((found.newest, found.previous), (None, None));
         assert!(matches!(found.discarded[0].why, Unusable::Owner { .. }));
     }
 
@@ -382,7 +392,11 @@ mod tests {
         fs::write(folder.path(NEWEST), "rotten").unwrap();
         let mut again = LastGood::open(&folder.dir.path().join("state")).unwrap();
         again.store(&stored(5)).unwrap();
-        assert_eq!(again.load().usable, [stored(5), stored(3)]);
+        let found = again.load();
+        assert_eq!(
+            (found.newest, found.previous),
+            (Some(stored(5)), Some(stored(3)))
+        );
     }
 
     #[test]

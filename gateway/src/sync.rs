@@ -10,6 +10,7 @@ use std::time::Duration;
 use compartment::policy::Fault;
 use http::Uri;
 use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 use tokio::time::MissedTickBehavior;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -22,7 +23,7 @@ use wire::stream::proto::{self, FromGateway, Hello, PolicyPush, ToGateway, to_ga
 use wire::stream::{MESSAGE_BYTES_MAX, authorization};
 
 use crate::back_off::BackOff;
-use crate::intake::{Answer, Identity, Intake};
+use crate::intake::{Answer, Identity, Intake, broken};
 use crate::keeper::Keeper;
 use crate::report::Reporter;
 use crate::standing::Standing;
@@ -39,6 +40,8 @@ const OUTBOUND_MAX: usize = 4;
 /// A connection that has lasted this many reports was good: the next failure starts from the
 /// shortest wait. Counted in reports, so that one that breaks at once does not reset anything.
 const REPORTS_WHEN_GOOD: u32 = 5;
+/// Longest wait for the disk before a policy is put in force without it.
+const SAVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// An answer that nobody reads this long ends the connection.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Receive windows: a large policy should not need a round trip for every 64 KiB.
@@ -250,7 +253,7 @@ impl Link {
 
     /// One message of the control plane.
     async fn take(
-        &mut self,
+        &self,
         message: ToGateway,
         outbound: &mpsc::Sender<FromGateway>,
     ) -> Result<(), Ended> {
@@ -275,9 +278,10 @@ impl Link {
         self.report(outbound).await
     }
 
-    /// Parses and applies on a thread of the blocking pool: a policy of 20 MB must not delay the
-    /// admin port, which shares this thread.
-    async fn apply(&mut self, push: PolicyPush) -> Answer {
+    /// Check, save, put in force: in this order, so that a limit that anybody has met is on disk.
+    /// All on threads of the blocking pool: a policy of 20 MB must not delay the admin port,
+    /// which shares this thread.
+    async fn apply(&self, push: PolicyPush) -> Answer {
         let PolicyPush {
             generation,
             digest,
@@ -289,30 +293,38 @@ impl Link {
             generation,
             digest,
         };
-        let (intake, keeper) = (Arc::clone(&self.intake), self.keeper.clone());
-        let applied = tokio::task::spawn_blocking(move || {
-            let answer = intake.offer_text(offered.clone(), &document);
-            if answer == Answer::Running {
-                keeper.keep(offered, &document);
-            }
-            answer
-        });
-        applied
-            .await
-            .unwrap_or_else(|_| Answer::Refused(vec![crate::intake::broken()]))
+        let (intake, text, identity) =
+            (Arc::clone(&self.intake), document.clone(), offered.clone());
+        let checked = spawn_blocking(move || intake.check_text(identity, &text)).await;
+        let checked = match checked {
+            Ok(Ok(checked)) => checked,
+            Ok(Err(answer)) => return answer,
+            Err(_) => return Answer::Refused(vec![broken()]),
+        };
+        let keeper = self.keeper.clone();
+        let saving = spawn_blocking(move || keeper.keep(offered, &document));
+        // A disk that hangs delays a change by this much and no more; saving goes on.
+        let _saved = tokio::time::timeout(SAVE_TIMEOUT, saving).await;
+        let intake = Arc::clone(&self.intake);
+        let installed = spawn_blocking(move || intake.install(checked)).await;
+        let answer = installed.unwrap_or_else(|_| Answer::Refused(vec![broken()]));
+        if matches!(answer, Answer::Refused(_)) {
+            self.keeper.distrust();
+        }
+        answer
     }
 
     /// Saves again what could not be saved.
     async fn keep_up(&self) {
         let keeper = self.keeper.clone();
         if keeper.is_behind() {
-            let _saved = tokio::task::spawn_blocking(move || keeper.retry()).await;
+            let _saved = spawn_blocking(move || keeper.retry()).await;
         }
     }
 
     async fn report(&self, outbound: &mpsc::Sender<FromGateway>) -> Result<(), Ended> {
         let reporter = self.reporter.clone();
-        let Ok(report) = tokio::task::spawn_blocking(move || reporter.message()).await else {
+        let Ok(report) = spawn_blocking(move || reporter.message()).await else {
             return Ok(());
         };
         // When the last reports wait unread, one more would only be older when it is read.
