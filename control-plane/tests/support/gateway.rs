@@ -70,17 +70,14 @@ impl Gateway {
 
     /// The next policy that comes down.
     pub(crate) async fn policy(&mut self) -> PolicyPush {
-        self.next()
-            .await
-            .expect("an open stream")
-            .expect("a policy")
+        self.next().await.unwrap().unwrap()
     }
 
     pub(crate) async fn next(&mut self) -> Result<Option<PolicyPush>, Status> {
         let message = self.down.message().await?;
         Ok(message.map(|message| match message.message {
             Some(to_gateway::Message::Policy(policy)) => policy,
-            None => panic!("an empty message"),
+            None => unreachable!("an empty message"),
         }))
     }
 

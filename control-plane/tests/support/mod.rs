@@ -1,11 +1,5 @@
 //! What the integration tests share: a control plane on a real store, an HTTP client over a plain
 //! socket, a gateway that speaks the stream. Separate so that each test file is about one thing.
-#![allow(dead_code, reason = "each test binary uses a part of this")]
-#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
-#![expect(
-    clippy::allow_attributes,
-    reason = "what is unused differs by test binary"
-)]
 
 pub(crate) mod gateway;
 
@@ -166,7 +160,7 @@ impl Answer {
     }
 
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{}", self.text()))
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| unreachable!("{}", self.text()))
     }
 
     /// The pointers of a refusal.
@@ -214,7 +208,7 @@ fn parse(bytes: &[u8]) -> Answer {
     let end = bytes
         .windows(4)
         .position(|four| four == b"\r\n\r\n")
-        .expect("a response head");
+        .unwrap();
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
     let mut lines = head.split("\r\n");
     let status = lines
@@ -237,6 +231,10 @@ fn parse(bytes: &[u8]) -> Answer {
 }
 
 /// Waits until `probe` is true.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test's deadline is of the real clock"
+)]
 pub(crate) fn eventually(what: &str, mut probe: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     while !probe() {

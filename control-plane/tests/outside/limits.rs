@@ -1,16 +1,9 @@
 //! Single limits over the API: values, places, racing writers.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a failed step fails the test"
-)]
-
-mod support;
 
 use std::thread;
 
+use crate::support::Plane;
 use serde_json::{Value, json};
-use support::Plane;
 
 #[test]
 fn a_limit_is_changed_where_it_stands() {

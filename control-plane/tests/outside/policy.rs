@@ -1,16 +1,9 @@
 //! The whole policy over the API: versions, refusals, history.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a failed step fails the test"
-)]
 
-mod support;
-
+use crate::support::{Plane, call, policy};
 use serde_json::{Value, json};
-use support::{Plane, call, policy};
 
-fn put(plane: &Plane, document: &Value, version: &str) -> support::Answer {
+fn put(plane: &Plane, document: &Value, version: &str) -> crate::support::Answer {
     plane.api_with("PUT", "/policy", Some(document), &[("if-match", version)])
 }
 
@@ -110,7 +103,7 @@ fn an_error_of_the_linter_refuses_like_a_broken_rule() {
 #[test]
 fn what_cannot_be_a_document_is_refused() {
     let plane = Plane::start();
-    let bearer = format!("Bearer {}", support::TOKEN);
+    let bearer = format!("Bearer {}", crate::support::TOKEN);
     let send = |kind: &str, body: &[u8]| {
         let headers = [
             ("authorization", bearer.as_str()),
@@ -148,7 +141,7 @@ fn what_cannot_be_a_document_is_refused() {
 #[test]
 fn a_document_beyond_the_bound_is_refused() {
     let plane = Plane::start();
-    let bearer = format!("Bearer {}", support::TOKEN);
+    let bearer = format!("Bearer {}", crate::support::TOKEN);
     let headers = [
         ("authorization", bearer.as_str()),
         ("content-type", "application/json"),

@@ -1,15 +1,8 @@
 //! Who may: every call of the description without a token, other names, other origins.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a failed step fails the test"
-)]
 
-mod support;
-
+use crate::support::{Answer, Plane, call, config, policy, policy_file};
 use control_plane::Config;
 use serde_json::Value;
-use support::{Answer, Plane, call, config, policy, policy_file};
 
 /// Every route of the description, with a number or key in its places.
 fn calls(plane: &Plane) -> Vec<(String, String)> {

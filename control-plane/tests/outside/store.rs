@@ -1,20 +1,13 @@
 //! The store as files: what survives, what is refused untouched, what a locked one does.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a failed step fails the test"
-)]
-
-mod support;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use crate::support::{Plane, config, policy, policy_file};
 use control_plane::store::{NewGeneration, Store, StoreError, Written};
 use control_plane::{Config, StartError};
 use serde_json::{Value, json};
 use sqlx::{Connection as _, Executor as _, Row as _};
-use support::{Plane, config, policy, policy_file};
 
 async fn raw(path: &Path) -> sqlx::SqliteConnection {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
@@ -158,7 +151,7 @@ fn refused(bytes: &[u8]) -> (String, bool) {
     std::fs::write(&path, bytes).unwrap();
     let config = config(folder.path());
     let error = match control_plane::start(config) {
-        Ok(_) => panic!("it started"),
+        Ok(_) => unreachable!("it started"),
         Err(error) => error,
     };
     (error.to_string(), std::fs::read(&path).unwrap() == bytes)

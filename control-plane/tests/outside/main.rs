@@ -1,0 +1,16 @@
+//! The control plane from outside: its port, its files, its stream.
+//!
+//! One binary, so that it is linked once and what the tests share is used in full.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a failed step fails the test"
+)]
+
+mod access;
+mod limits;
+mod policy;
+mod store;
+mod stream;
+#[path = "../support/mod.rs"]
+mod support;
