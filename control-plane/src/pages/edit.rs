@@ -21,7 +21,7 @@ use super::compartment::{limit_of, page};
 use super::frame::{Asked, moment};
 use super::{PageError, html, see_other};
 use crate::auth;
-use crate::limits::{Author, Fields, LimitsError};
+use crate::limits::{Accepted, Author, Fields, LimitsError};
 use crate::rollout::Published;
 use crate::state::AppState;
 
@@ -125,53 +125,76 @@ impl Change<'_> {
         let status = if self.sent.generation != current.about.number {
             edit.conflict = Some(self.conflict(&current, &edit.current).await);
             StatusCode::PRECONDITION_FAILED
-        } else if let Some(limit) = self.check(&mut edit, in_flight) {
-            match self.store(limit, author).await {
-                Ok(stored) => return Ok(Outcome::Stored(stored)),
+        } else {
+            match self.change(&mut edit, in_flight, author).await {
+                Ok(Some(accepted)) => {
+                    return Ok(Outcome::Stored(
+                        accepted.stored.then_some(accepted.generation),
+                    ));
+                }
+                Ok(None) => StatusCode::UNPROCESSABLE_ENTITY,
                 Err(error) => self.refused(error, &mut edit).await?,
             }
-        } else {
-            StatusCode::UNPROCESSABLE_ENTITY
         };
         page.edit = Settable::Form(Box::new(edit));
         Ok(Outcome::Again(status, Box::new(page)))
     }
 
-    /// The limit, when everything about it was seen and confirmed; else the form says what lacks.
-    fn check(&self, edit: &mut Edit, in_flight: u32) -> Option<Limit> {
+    /// Stores what was typed; `None` when the form has to say what lacks first.
+    async fn change(
+        &self,
+        edit: &mut Edit,
+        in_flight: u32,
+        author: &Author,
+    ) -> Result<Option<Accepted>, LimitsError> {
         let limit = match parse_limit(&self.sent.limit) {
-            Ok(limit) => Some(limit),
+            Ok(limit) => limit,
             Err(error) => {
                 edit.limit_error = Some(error.to_string());
-                None
+                return Ok(None);
             }
         };
+        // A broken rule is said before anybody confirms anything.
+        self.patch(limit, true, author).await?;
+        if let Ok(before) = parse_limit(&edit.current) {
+            edit.dangers = Danger::of(before, limit, in_flight);
+        }
+        if self.is_confirmed(edit) {
+            self.patch(limit, false, author).await.map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// True when nothing lacks; else the form says what does.
+    fn is_confirmed(&self, edit: &mut Edit) -> bool {
         let comment = self.sent.comment.trim();
         if comment.chars().count() > COMMENT_CHARS_MAX {
             edit.comment_error = Some(format!("must be at most {COMMENT_CHARS_MAX} characters"));
         }
-        let before = parse_limit(&edit.current).ok();
-        if let Some((before, limit)) = before.zip(limit) {
-            edit.dangers = Danger::of(before, limit, in_flight);
+        if edit.dangers.is_empty() {
+            return edit.comment_error.is_none();
         }
-        if !edit.dangers.is_empty() {
-            let asked = self.sent.confirm.as_ref();
-            let confirmed = asked.is_some_and(|typed| typed.trim() == self.key);
-            // The first time nobody has been asked yet, so nothing is wrong yet.
-            if asked.is_some() && !confirmed {
-                let error = format!("must be {}, letter for letter", self.key);
-                edit.confirm_error = Some(error);
-            }
-            if asked.is_some() && comment.is_empty() {
-                edit.comment_error = Some("say why: it is kept with the generation".to_owned());
-            }
-            limit.filter(|_| confirmed && edit.comment_error.is_none())
-        } else {
-            limit.filter(|_| edit.comment_error.is_none())
+        // The first time nobody has been asked yet, so nothing is wrong yet.
+        let Some(typed) = &self.sent.confirm else {
+            return false;
+        };
+        let confirmed = typed.trim() == self.key;
+        if !confirmed {
+            edit.confirm_error = Some(format!("must be {}, letter for letter", self.key));
         }
+        if comment.is_empty() {
+            edit.comment_error = Some("say why: it is kept with the generation".to_owned());
+        }
+        confirmed && edit.comment_error.is_none()
     }
 
-    async fn store(&self, limit: Limit, author: &Author) -> Result<Option<u64>, LimitsError> {
+    async fn patch(
+        &self,
+        limit: Limit,
+        dry_run: bool,
+        author: &Author,
+    ) -> Result<Accepted, LimitsError> {
         let value = match limit.slots() {
             Some(slots) => Value::Integer(slots.into()),
             None => Value::String(limit.to_string()),
@@ -181,12 +204,10 @@ impl Change<'_> {
             comment: self.sent.comment.trim().to_owned(),
         };
         let seen = Some(self.sent.generation);
-        let accepted = self
-            .state
+        self.state
             .limits()
-            .patch(self.key, &fields, seen, false, author)
-            .await?;
-        Ok(accepted.stored.then_some(accepted.generation))
+            .patch(self.key, &fields, seen, dry_run, author)
+            .await
     }
 
     /// Puts a refusal of the write path into the form; an error when it belongs on its own page.

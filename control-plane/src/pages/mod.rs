@@ -65,6 +65,11 @@ fn html(status: StatusCode, body: String) -> Response {
     let headers = [
         (header::CONTENT_TYPE, kind),
         (header::CONTENT_SECURITY_POLICY, CONTENT_POLICY),
+        // Under `no-referrer` a browser sends `origin: null` with our own forms too.
+        (
+            header::REFERRER_POLICY,
+            HeaderValue::from_static("same-origin"),
+        ),
     ];
     (status, headers, body).into_response()
 }

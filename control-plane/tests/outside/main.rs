@@ -9,6 +9,7 @@
 
 mod access;
 mod limits;
+mod pages;
 mod policy;
 mod store;
 mod stream;

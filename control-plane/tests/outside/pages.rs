@@ -1,15 +1,8 @@
 //! The pages as a browser without a script uses them: reading, the form, conflicts, signing in.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a failed step fails the test"
-)]
 
-mod support;
-
+use crate::support::gateway::Gateway;
+use crate::support::{Answer, Plane, TOKEN, call, config, eventually, policy, policy_file};
 use serde_json::json;
-use support::gateway::Gateway;
-use support::{Answer, Plane, TOKEN, call, config, eventually, policy, policy_file};
 use wire::stream::proto::Compartment;
 
 const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
