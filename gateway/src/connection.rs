@@ -38,6 +38,15 @@ pub(crate) enum Fate {
     Abuser,
 }
 
+/// Where the client's bytes could be understood in two ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doubted {
+    /// In a head: nobody has seen that request.
+    Head,
+    /// In the body of a request that is being served.
+    Body,
+}
+
 /// What the client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
@@ -51,7 +60,6 @@ pub(crate) enum Protocol {
 #[derive(Debug)]
 pub(crate) struct Connection {
     peer: SocketAddr,
-    local: SocketAddr,
     protocol: Cell<Protocol>,
     phase: Cell<Phase>,
     /// `None`: the phase has changed and nobody has looked at a clock since.
@@ -66,14 +74,14 @@ pub(crate) struct Connection {
     block_open_since_us: Cell<Option<u64>>,
     watched: Cell<bool>,
     fate: Cell<Fate>,
+    doubt: Cell<Option<Doubted>>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Connection {
-    pub(crate) fn new(peer: SocketAddr, local: SocketAddr, now_us: u64) -> Rc<Self> {
+    pub(crate) fn new(peer: SocketAddr, now_us: u64) -> Rc<Self> {
         Rc::new(Self {
             peer,
-            local,
             protocol: Cell::new(Protocol::Http1),
             phase: Cell::new(Phase::New),
             since_us: Cell::new(Some(now_us)),
@@ -87,6 +95,7 @@ impl Connection {
             block_open_since_us: Cell::new(None),
             watched: Cell::new(true),
             fate: Cell::new(Fate::Open),
+            doubt: Cell::new(None),
             waker: RefCell::new(None),
         })
     }
@@ -94,11 +103,6 @@ impl Connection {
     /// The client's address.
     pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
-    }
-
-    /// The listener that accepted it.
-    pub(crate) fn local(&self) -> SocketAddr {
-        self.local
     }
 
     pub(crate) fn protocol(&self) -> Protocol {
@@ -129,6 +133,15 @@ impl Connection {
         if self.fate.get() == Fate::Open {
             self.fate.set(fate);
         }
+    }
+
+    /// Set once, by the reader below hyper.
+    pub(crate) fn doubt(&self) -> Option<Doubted> {
+        self.doubt.get()
+    }
+
+    pub(crate) fn set_doubt(&self, doubt: Doubted) {
+        self.doubt.set(Some(doubt));
     }
 
     pub(crate) fn phase(&self) -> Phase {

@@ -67,7 +67,7 @@ impl Worker {
         for (listener, local) in self.listeners.into_sockets() {
             match TcpListener::from_std(listener) {
                 Ok(listener) => {
-                    acceptors.spawn(accept_from(Rc::clone(&accepting), listener, local));
+                    acceptors.spawn(accept_from(Rc::clone(&accepting), listener));
                 }
                 Err(error) => tracing::error!(%error, %local, "a thread cannot accept here"),
             }

@@ -92,12 +92,12 @@ impl Drop for Entry {
 }
 
 impl<S: Serve> Accepting<S> {
-    fn take(&self, stream: TcpStream, peer: SocketAddr, local: SocketAddr) {
+    fn take(&self, stream: TcpStream, peer: SocketAddr) {
         let bounds = self.service.bounds();
         let Some(seat) = self.census.enter(bounds.connections_max) else {
             return;
         };
-        let connection = Connection::new(peer, local, self.clock.now_us());
+        let connection = Connection::new(peer, self.clock.now_us());
         match *self.stage.borrow() {
             Stage::Serving => {}
             Stage::Leaving => connection.leave(),
@@ -118,11 +118,7 @@ impl<S: Serve> Accepting<S> {
 }
 
 /// Takes connections until the process closes its listeners, then what still waits in the queue.
-pub(crate) async fn accept_from<S: Serve>(
-    accepting: Rc<Accepting<S>>,
-    listener: TcpListener,
-    local: SocketAddr,
-) {
+pub(crate) async fn accept_from<S: Serve>(accepting: Rc<Accepting<S>>, listener: TcpListener) {
     let _listening = accepting.census.listener();
     let mut stage = accepting.stage.clone();
     let mut pause = None;
@@ -138,7 +134,7 @@ pub(crate) async fn accept_from<S: Serve>(
                 if pause.take().is_some() {
                     tracing::info!("client connections are accepted again");
                 }
-                accepting.take(stream, peer, local);
+                accepting.take(stream, peer);
                 // The other threads have heard of the same queue: let them have their share.
                 yield_now().await;
             }
@@ -156,11 +152,11 @@ pub(crate) async fn accept_from<S: Serve>(
             }
         }
     }
-    take_queued(&accepting, listener, local);
+    take_queued(&accepting, listener);
 }
 
 /// Asks the kernel itself: the runtime may not have heard of the last ones.
-fn take_queued<S: Serve>(accepting: &Accepting<S>, listener: TcpListener, local: SocketAddr) {
+fn take_queued<S: Serve>(accepting: &Accepting<S>, listener: TcpListener) {
     if *accepting.stage.borrow() == Stage::Stopped {
         return;
     }
@@ -174,7 +170,7 @@ fn take_queued<S: Serve>(accepting: &Accepting<S>, listener: TcpListener, local:
                     .set_nonblocking(true)
                     .and_then(|()| TcpStream::from_std(stream));
                 if let Ok(stream) = stream {
-                    accepting.take(stream, peer, local);
+                    accepting.take(stream, peer);
                 }
             }
             Err(error) if is_about_one_connection(&error) => {}

@@ -14,9 +14,10 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::doubt::Reader;
 use super::frames::FrameWatch;
 use crate::clock::Clock;
-use crate::connection::{Connection, Fate, Protocol};
+use crate::connection::{Connection, Doubted, Fate, Protocol};
 
 /// The socket, shared on its thread by hyper and the connection's driver.
 pub(crate) type Socket = Rc<RefCell<TcpStream>>;
@@ -31,6 +32,8 @@ pub(crate) struct ClientIo {
     clock: Clock,
     /// HTTP/2 only.
     frames: Option<Box<FrameWatch>>,
+    /// HTTP/1 only.
+    reader: Option<Box<Reader>>,
 }
 
 impl ClientIo {
@@ -40,9 +43,9 @@ impl ClientIo {
         connection: &Rc<Connection>,
         clock: Clock,
     ) -> Self {
-        let frames = match connection.protocol() {
-            Protocol::Http1 => None,
-            Protocol::Http2 => Some(Box::new(FrameWatch::new(clock))),
+        let (frames, reader) = match connection.protocol() {
+            Protocol::Http1 => (None, Some(Box::new(Reader::new()))),
+            Protocol::Http2 => (Some(Box::new(FrameWatch::new(clock))), None),
         };
         Self {
             socket: Rc::clone(socket),
@@ -50,22 +53,52 @@ impl ClientIo {
             connection: Rc::clone(connection),
             clock,
             frames,
+            reader,
         }
     }
 
-    fn arrived(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// How many of the bytes that arrived hyper may see.
+    fn arrived(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.connection.bytes_arrived();
-        let Some(frames) = &mut self.frames else {
-            return Ok(());
-        };
-        if frames.see(bytes).is_err() {
-            self.connection.set_fate(Fate::Abuser);
-            return Err(io::Error::other("too many frames that carry nothing"));
+        if let Some(reader) = &mut self.reader
+            && let Err(doubt) = reader.read(bytes)
+        {
+            let place = if doubt.in_head { Doubted::Head } else { Doubted::Body };
+            self.connection.set_doubt(place);
+            return Ok(doubt.clear_bytes);
         }
-        let clock = self.clock;
-        self.connection
-            .block_open(frames.is_head_open(), || clock.now_us());
-        Ok(())
+        if let Some(frames) = &mut self.frames {
+            if frames.see(bytes).is_err() {
+                self.connection.set_fate(Fate::Abuser);
+                return Err(io::Error::other("too many frames that carry nothing"));
+            }
+            let clock = self.clock;
+            self.connection.block_open(frames.is_head_open(), || clock.now_us());
+        }
+        Ok(bytes.len())
+    }
+
+    /// Keeps from hyper what is in doubt of the bytes just read into `buf`.
+    fn let_through(&mut self, buf: &mut ReadBuf<'_>, before: usize) -> Poll<io::Result<()>> {
+        let bytes = buf.filled().get(before..).unwrap_or_default();
+        let clear = self.arrived(bytes)?;
+        buf.set_filled(before.saturating_add(clear));
+        match self.doubtful() {
+            Some(end) if clear == 0 => end,
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// What is read after a doubt. In a head nothing: the driver answers it, after the answers
+    /// before it. In a body its reader is told.
+    fn doubtful(&self) -> Option<Poll<io::Result<()>>> {
+        self.connection.doubt().map(|place| match place {
+            Doubted::Head => Poll::Pending,
+            Doubted::Body => Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the body's framing is in doubt",
+            ))),
+        })
     }
 
     fn written(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -87,20 +120,22 @@ impl AsyncRead for ClientIo {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some(end) = self.doubtful() {
+            return end;
+        }
+        let (room, before) = (buf.remaining(), buf.filled().len());
         if !self.prefix.is_empty() {
-            let length = self.prefix.len().min(buf.remaining());
+            let length = self.prefix.len().min(room);
             let bytes = self.prefix.split_to(length);
             buf.put_slice(&bytes);
             self.connection.set_watched(false);
-            return Poll::Ready(self.arrived(&bytes));
+            return self.let_through(buf, before);
         }
-        let (room, before) = (buf.remaining(), buf.filled().len());
         let result = Pin::new(&mut *self.socket.borrow_mut()).poll_read(cx, buf);
         self.connection.set_watched(result.is_pending());
         match &result {
             Poll::Ready(Ok(())) if buf.filled().len() > before => {
-                let bytes = buf.filled().get(before..).unwrap_or_default();
-                return Poll::Ready(self.arrived(bytes));
+                return self.let_through(buf, before);
             }
             Poll::Ready(Ok(())) if room == 0 => {}
             Poll::Ready(_) => self.connection.set_fate(Fate::ClientGone),

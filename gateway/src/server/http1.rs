@@ -18,12 +18,14 @@ use super::client_io::{ClientIo, Socket};
 use super::refusal::HeadFault;
 use super::watchdog::{Overdue, Watchdog};
 use super::{Context, End, Serve, answer, linger};
-use crate::connection::{Connection, Fate, Phase};
+use crate::connection::{Connection, Doubted, Fate, Phase};
 
 /// What ended the loop.
 enum Outcome {
     Finished(hyper::Result<()>),
     Overdue(Overdue),
+    /// The next head cannot be read without doubt, and the answers before it are out.
+    Doubt,
 }
 
 pub(super) async fn drive<S: Serve>(
@@ -50,6 +52,9 @@ pub(super) async fn drive<S: Serve>(
         loop {
             if let Poll::Ready(result) = Pin::new(&mut http).poll(cx) {
                 return Poll::Ready(Outcome::Finished(result));
+            }
+            if connection.doubt() == Some(Doubted::Head) && connection.phase() != Phase::Busy {
+                return Poll::Ready(Outcome::Doubt);
             }
             if connection.is_leaving() && !told_to_close && may_close(connection, socket) {
                 // Idle: ends now. Busy: the answer says `connection: close`, unless its head
@@ -80,6 +85,7 @@ pub(super) async fn drive<S: Serve>(
     let unread = http.into_parts().read_buf;
     match outcome {
         Outcome::Overdue(overdue) => end_of_overdue(overdue, connection, context),
+        Outcome::Doubt => End::Answer(context.service.refuse(connection, HeadFault::Malformed)),
         Outcome::Finished(_) if connection.fate() == Fate::ClientGone => End::Quiet,
         Outcome::Finished(Ok(())) if closed_idle => End::Quiet,
         Outcome::Finished(Ok(())) => End::Linger,

@@ -51,7 +51,7 @@ impl<F: Future<Output = ()> + 'static> Executor<F> for Streams {
 }
 
 enum Outcome {
-    Finished(hyper::Result<()>),
+    Finished,
     Overdue(Overdue),
 }
 
@@ -76,8 +76,9 @@ pub(super) async fn drive<S: Serve>(
     let outcome = poll_fn(|cx| {
         connection.remember_waker(cx.waker());
         loop {
-            if let Poll::Ready(result) = http.as_mut().poll(cx) {
-                return Poll::Ready(Outcome::Finished(result));
+            // Whatever went wrong concerned this client alone, and h2 has told it.
+            if http.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Outcome::Finished);
             }
             if connection.is_leaving() && !told_to_go {
                 // Two steps: no more streams, please; then, after its word, the last one's number.
@@ -102,7 +103,7 @@ pub(super) async fn drive<S: Serve>(
             End::Reset
         }
         Outcome::Overdue(_) => End::Quiet,
-        Outcome::Finished(_) => match connection.fate() {
+        Outcome::Finished => match connection.fate() {
             Fate::Open => End::Linger,
             Fate::ClientGone => End::Quiet,
             Fate::SlowClient | Fate::Abuser => End::Reset,

@@ -10,6 +10,7 @@ mod census;
 mod client_io;
 pub(crate) mod descriptors;
 mod detect;
+mod doubt;
 mod frames;
 mod http1;
 mod http2;
