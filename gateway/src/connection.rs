@@ -75,6 +75,8 @@ pub(crate) struct Connection {
     watched: Cell<bool>,
     fate: Cell<Fate>,
     doubt: Cell<Option<Doubted>>,
+    /// HTTP/1: heads that have come, and whether the last one's body is to be read still.
+    body_open: Cell<(u32, bool)>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -96,6 +98,7 @@ impl Connection {
             watched: Cell::new(true),
             fate: Cell::new(Fate::Open),
             doubt: Cell::new(None),
+            body_open: Cell::new((0, false)),
             waker: RefCell::new(None),
         })
     }
@@ -142,6 +145,11 @@ impl Connection {
 
     pub(crate) fn set_doubt(&self, doubt: Doubted) {
         self.doubt.set(Some(doubt));
+    }
+
+    /// Set with every byte, by the reader below hyper.
+    pub(crate) fn set_body_open(&self, heads: u32, open: bool) {
+        self.body_open.set((heads, open));
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -281,6 +289,13 @@ impl Running {
     /// True when the client must be told not to send another request here.
     pub(crate) fn is_last_answer(&self) -> bool {
         self.0.leaving.get() && !self.0.is_http2()
+    }
+
+    /// True when part of the request's body has not been read. If nobody takes it, the connection
+    /// cannot be used again. A later request's body, in a pipeline, does not count.
+    pub(crate) fn is_body_open(&self) -> bool {
+        let (heads, open) = self.0.body_open.get();
+        open && heads == self.0.served.get() && !self.0.is_http2()
     }
 }
 

@@ -61,6 +61,10 @@ impl Serve for Service {
         app::serve(self.core, connection, request)
     }
 
+    fn is_own(body: &AnswerBody) -> bool {
+        matches!(body, AnswerBody::Own(_))
+    }
+
     fn broken(&self, connection: &Connection) -> Response<AnswerBody> {
         let mut answer = self.own(Reason::Internal, "the request was given up; it is logged");
         if connection.protocol() == Protocol::Http2 {

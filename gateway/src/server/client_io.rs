@@ -60,12 +60,19 @@ impl ClientIo {
     /// How many of the bytes that arrived hyper may see.
     fn arrived(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.connection.bytes_arrived();
-        if let Some(reader) = &mut self.reader
-            && let Err(doubt) = reader.read(bytes)
-        {
-            let place = if doubt.in_head { Doubted::Head } else { Doubted::Body };
-            self.connection.set_doubt(place);
-            return Ok(doubt.clear_bytes);
+        if let Some(reader) = &mut self.reader {
+            let clear = reader.read(bytes);
+            self.connection
+                .set_body_open(reader.heads(), reader.is_body_open());
+            if let Err(doubt) = clear {
+                let place = if doubt.in_head {
+                    Doubted::Head
+                } else {
+                    Doubted::Body
+                };
+                self.connection.set_doubt(place);
+                return Ok(doubt.clear_bytes);
+            }
         }
         if let Some(frames) = &mut self.frames {
             if frames.see(bytes).is_err() {
@@ -73,7 +80,8 @@ impl ClientIo {
                 return Err(io::Error::other("too many frames that carry nothing"));
             }
             let clock = self.clock;
-            self.connection.block_open(frames.is_head_open(), || clock.now_us());
+            self.connection
+                .block_open(frames.is_head_open(), || clock.now_us());
         }
         Ok(bytes.len())
     }

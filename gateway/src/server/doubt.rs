@@ -59,6 +59,9 @@ pub(crate) struct Reader {
     leading: u32,
     trailer_bytes: usize,
     trailer_fields: usize,
+    /// Heads read to their end, and whether the last one's body comes in chunks.
+    heads: u32,
+    in_chunks: bool,
 }
 
 /// The line is no line of its place.
@@ -73,7 +76,20 @@ impl Reader {
             leading: 0,
             trailer_bytes: 0,
             trailer_fields: 0,
+            heads: 0,
+            in_chunks: false,
         }
+    }
+
+    /// Heads read to their end.
+    pub(crate) fn heads(&self) -> u32 {
+        self.heads
+    }
+
+    /// True when hyper may have to give up on the body of the last head that nobody takes: part
+    /// of it has not come, or it is in chunks, of which hyper passes over one at most.
+    pub(crate) fn is_body_open(&self) -> bool {
+        self.in_chunks || !matches!(self.place, Place::RequestLine | Place::Fields)
     }
 
     /// Follows the next bytes.
@@ -220,6 +236,8 @@ impl Reader {
     fn end_of_head(&mut self) -> Result<(), Odd> {
         let head = std::mem::take(&mut self.head);
         self.begin();
+        self.heads = self.heads.saturating_add(1);
+        self.in_chunks = head.chunked;
         match head.length {
             _ if head.chunked => self.place = Place::ChunkSize,
             None | Some(0) => {}

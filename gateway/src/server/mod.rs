@@ -57,6 +57,9 @@ pub(crate) trait Serve: Clone + 'static {
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Self::Body>> + 'static;
 
+    /// True when nobody is left who reads the request's body.
+    fn is_own(body: &Self::Body) -> bool;
+
     /// The answer when [`Self::serve`] panicked.
     fn broken(&self, connection: &Connection) -> Response<Self::Body>;
 
@@ -121,7 +124,9 @@ async fn answer<S: Serve>(
             service.broken(&connection)
         }
     };
-    if running.is_last_answer() {
+    // hyper would read on only so far; whoever sends the rest must not take it for a new request.
+    let cut_short = running.is_body_open() && S::is_own(response.body());
+    if cut_short || running.is_last_answer() {
         response
             .headers_mut()
             .insert(CONNECTION, HeaderValue::from_static("close"));

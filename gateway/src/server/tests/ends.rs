@@ -68,7 +68,9 @@ fn a_refused_upload_can_read_its_answer() {
     ));
     // All of it is sent before the answer is looked at.
     client.send(vec![b'z'; size]);
-    assert_eq!(client.answer().status, 503);
+    let got = client.answer();
+    assert_eq!(got.status, 503);
+    assert!(got.head.contains("connection: close"), "{}", got.head);
 }
 
 #[test]
@@ -113,4 +115,16 @@ fn a_kept_connection_may_send_one_more_request_while_leaving() {
     let got = client.answer();
     assert_eq!(got.body, "/b 1");
     assert!(got.head.contains("connection: close"), "{}", got.head);
+}
+
+#[test]
+fn a_small_refused_upload_leaves_the_connection_usable() {
+    let server = server(|_| {});
+    let mut client =
+        server.with("POST /refuse HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello");
+    let got = client.answer();
+    assert_eq!(got.status, 503);
+    assert!(!got.head.contains("connection: close"), "{}", got.head);
+    client.send(get("/a"));
+    assert_eq!(client.answer().body, "/a 1");
 }

@@ -109,6 +109,10 @@ impl Serve for Script {
         }
     }
 
+    fn is_own(_: &ScriptBody) -> bool {
+        true
+    }
+
     fn broken(&self, _: &Connection) -> Response<ScriptBody> {
         text(500, "broken".to_owned())
     }
