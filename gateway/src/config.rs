@@ -29,7 +29,10 @@ pub struct Config {
 
 /// Where policies come from.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one in a process, and it is moved once")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one in a process, and it is moved once"
+)]
 pub enum Source {
     /// A file, read at the start and again on every reload.
     File(PathBuf),

@@ -187,11 +187,14 @@ fn fault_of(error: &hyper::Error) -> BodyFault {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
         if let Some(io) = error.downcast_ref::<std::io::Error>() {
-            return match io.kind() {
-                std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData => {
-                    BodyFault::Broken
-                }
-                _ => BodyFault::Gone,
+            let unreadable = [
+                std::io::ErrorKind::InvalidInput,
+                std::io::ErrorKind::InvalidData,
+            ];
+            return if unreadable.contains(&io.kind()) {
+                BodyFault::Broken
+            } else {
+                BodyFault::Gone
             };
         }
         cause = error.source();

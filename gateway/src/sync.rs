@@ -68,9 +68,10 @@ enum Ended {
         "the control plane does not accept the gateway token: give this gateway the token of \
          its control plane (--token-file or BULKHEAD_GATEWAY_TOKEN)"
     )]
-    Token(#[source] Status),
-    #[error("the control plane ended the stream")]
-    Stream(#[source] Status),
+    Token,
+    // The text of a status repeats its causes: the message says enough.
+    #[error("the control plane ended the stream: {}", .0.message())]
+    Stream(Status),
     #[error("the control plane closed the stream")]
     Closed,
     #[error("the control plane does not read what it is sent")]
@@ -82,7 +83,7 @@ impl Ended {
     const fn kind(&self) -> u8 {
         match self {
             Self::Dial(_) => 0,
-            Self::Token(_) => 1,
+            Self::Token => 1,
             Self::Stream(_) => 2,
             Self::Closed => 3,
             Self::Stalled => 4,
@@ -94,7 +95,7 @@ impl Ended {
             status.code(),
             Code::Unauthenticated | Code::PermissionDenied
         ) {
-            Self::Token(status)
+            Self::Token
         } else {
             Self::Stream(status)
         }
@@ -351,7 +352,7 @@ impl Link {
         tracing::warn!(
             error = %causes(ended),
             control.address = %self.endpoint.uri(),
-            running.generation = running,
+            policy.generation = running,
             "not connected to the control plane; the policy in force stays, dialling goes on"
         );
     }

@@ -99,7 +99,8 @@ fn decode_unreserved(path: &str) -> Result<String, Doubt> {
             plain.push(byte);
             continue;
         }
-        let (high, low) = (hex(bytes.next())?, hex(bytes.next())?);
+        let digits = (bytes.next(), bytes.next());
+        let (high, low) = (hex(digits.0)?, hex(digits.1)?);
         let value = high << 4 | low;
         if value.is_ascii_control() || matches!(value, b'/' | b'\\') {
             return Err(Doubt::Encoded);
@@ -108,18 +109,14 @@ fn decode_unreserved(path: &str) -> Result<String, Doubt> {
         if is_unreserved(value) {
             out.push(value);
         } else {
-            out.extend_from_slice(&[
-                b'%',
-                HEX[usize::from(high & 15)],
-                HEX[usize::from(low & 15)],
-            ]);
+            out.push(b'%');
+            let digits = [digits.0, digits.1].into_iter().flatten();
+            out.extend(digits.map(|digit| digit.to_ascii_uppercase()));
         }
     }
     std::str::from_utf8(&plain).map_err(|_| Doubt::Utf8)?;
     String::from_utf8(out).map_err(|_| Doubt::Utf8)
 }
-
-const HEX: [u8; 16] = *b"0123456789ABCDEF";
 
 fn hex(digit: Option<u8>) -> Result<u8, Doubt> {
     match digit {
