@@ -277,7 +277,7 @@ const WRONG_VALUES: &str = r#"
 /routes/1/fallback | [{ kind = "fixed" }] | =[0].kind | "fixed" | static
 /routes/1/fallback | [{ kind = "static", status = 199 }] | =[0].status | 199 | 200 to 599
 /routes/1/fallback | [{ kind = "static", status = 204, body = "x" }] | =[0].body | "x" | no body
-/routes/1/fallback | [{ kind = "static", content_type = "a\nb" }] | =[0].content_type | "a\nb" | media type
+/routes/1/fallback | [{ kind = "static", content_type = "\n" }] | =[0].content_type | "\n" | media
 /routes/1/fallback | [{ kind = "static" }, { kind = "static" }] | =[1] |  | never reached
 "#;
 

@@ -134,7 +134,7 @@ impl<'a> Table<'a> {
             if !known && keys.unenforced.contains(&key.as_str()) {
                 let _: Option<()> = faults.broken(here, NOT_ENFORCED);
             } else if !known {
-                let _: Option<()> = faults.broken(here, unknown_key(key, keys));
+                let _: Option<()> = faults.broken_by(here, || unknown_key(key, keys));
             }
         }
         Some(Self {

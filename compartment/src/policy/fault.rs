@@ -59,6 +59,21 @@ impl Faults {
         self.add(&node.place, value, rule)
     }
 
+    /// The same with a rule that takes work to word: it is only worded while there is room, or a
+    /// document of nothing but faults would take long to refuse.
+    pub(super) fn broken_by<T>(
+        &mut self,
+        node: Node<'_>,
+        rule: impl FnOnce() -> String,
+    ) -> Option<T> {
+        let rule = if self.is_full() {
+            String::new()
+        } else {
+            rule()
+        };
+        self.broken(node, rule)
+    }
+
     /// A value that was derived, or is missing, breaks `rule` at `place`.
     pub(super) fn add<T>(
         &mut self,

@@ -75,7 +75,7 @@ impl<'a> Names<'a> {
         let name = text(node, faults)?;
         match self.index.get(name) {
             Some(at) => Some(*at),
-            None => faults.broken(node, self.unknown(name)),
+            None => faults.broken_by(node, || self.unknown(name)),
         }
     }
 

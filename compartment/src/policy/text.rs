@@ -145,6 +145,7 @@ fn canonical_path(path: &str, prefix: bool) -> Result<String, &'static str> {
         _ => path,
     };
     let mut canonical = String::with_capacity(path.len());
+    let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path.bytes();
     while let Some(byte) = rest.next() {
         if byte == b'%' {
@@ -161,17 +162,21 @@ fn canonical_path(path: &str, prefix: bool) -> Result<String, &'static str> {
             if is_unreserved(value) {
                 return Err("must not percent-encode a letter, a digit or one of - . _ ~");
             }
+            decoded.push(value);
             canonical.push_str(&format!("%{value:02X}"));
         } else if is_unreserved(byte) || b"/!$&'()*+,;=:@".contains(&byte) {
+            decoded.push(byte);
             canonical.push(char::from(byte));
         } else {
             return Err("must have only characters of a path; encode others with %");
         }
     }
-    if canonical
-        .split('/')
-        .any(|segment| segment == "." || segment == "..")
-    {
+    if std::str::from_utf8(&decoded).is_err() {
+        return Err("must be UTF-8 once decoded: other requests are refused");
+    }
+    // With a parameter behind the dots too: what follows may take them for a step up.
+    let steps = |segment: &str| matches!(segment.split(';').next(), Some("." | ".."));
+    if canonical.split('/').any(steps) {
         return Err("must not have . or .. as a segment: no request matches them");
     }
     Ok(canonical)
@@ -318,6 +323,8 @@ mod tests {
             ("/a/../b", true, None),
             ("/.", true, None),
             ("/%2e%2e", true, None),
+            ("/..;x/a", true, None),
+            ("/%ff", true, None),
             ("/%41", true, None),
             ("/a%2Fb", true, None),
             ("/a%5cb", true, None),

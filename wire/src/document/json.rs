@@ -58,19 +58,27 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
+/// The most bytes that are walked to find lines: 100 errors at the end of the largest text would
+/// walk 100 times that.
+const LINES_BYTES_MAX: usize = 256 << 20;
+
 /// The line of each path in a text that was read before.
 pub(super) fn lines_of(text: &str, paths: &[&Path]) -> Vec<Option<u32>> {
     let lines = Lines::new(text);
-    paths
-        .iter()
-        .map(|path| {
-            let mut scan = Scan {
-                bytes: text.as_bytes(),
-                at: 0,
-            };
-            scan.follow(path.steps()).map(|offset| lines.line(offset))
-        })
-        .collect()
+    let mut walked = 0_usize;
+    let line_of = |path: &&Path| {
+        if walked > LINES_BYTES_MAX {
+            return None;
+        }
+        let mut scan = Scan {
+            bytes: text.as_bytes(),
+            at: 0,
+        };
+        let offset = scan.follow(path.steps());
+        walked = walked.saturating_add(scan.at);
+        offset.map(|offset| lines.line(offset))
+    };
+    paths.iter().map(line_of).collect()
 }
 
 /// A walk over JSON that is known to be well formed.

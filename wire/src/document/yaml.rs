@@ -10,11 +10,24 @@ use compartment::policy::{Path, Step, Value};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
-use super::LoadError;
+use super::{DEPTH_MAX, LoadError};
+
+/// The most values of a document, aliases written out: a few times the largest policy.
+const NODES_MAX: usize = 4_000_000;
+
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: DEPTH_MAX,
+            max_events: 2 * NODES_MAX,
+            max_nodes: NODES_MAX,
+        },
+    }
+}
 
 /// Reads a document.
 pub(super) fn read(text: &str) -> Result<Value, LoadError> {
-    serde_saphyr::from_str(text).map_err(|error| {
+    serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
         let place = error.location();
         let number = |number: u64| u32::try_from(number).ok().filter(|number| *number > 0);
         LoadError::Syntax {
@@ -27,7 +40,8 @@ pub(super) fn read(text: &str) -> Result<Value, LoadError> {
 
 /// The line of each path in a text that was read before.
 pub(super) fn lines_of(text: &str, paths: &[&Path]) -> Vec<Option<u32>> {
-    let Ok(root) = serde_saphyr::from_str::<Spanned<Node>>(text) else {
+    let root = serde_saphyr::from_str_with_options::<Spanned<Node>>(text, options());
+    let Ok(root) = root else {
         return Vec::new();
     };
     paths.iter().map(|path| line_of(&root, path)).collect()
