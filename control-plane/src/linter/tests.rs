@@ -248,3 +248,11 @@ fn findings_are_bounded() {
     assert_eq!(findings[0].rule, "L2");
     assert_eq!(findings[FINDINGS_MAX].message, "801 more findings");
 }
+
+/// The example that people start from has nothing to think about.
+#[test]
+fn the_example_is_without_findings() {
+    let example = include_str!("../../../examples/shop.toml");
+    let loaded = load(example, Syntax::Toml).unwrap_or_else(|error| panic!("{error}"));
+    check(&loaded.policy, &[]);
+}
