@@ -37,7 +37,10 @@ pub(crate) struct Caller {
 
 impl Caller {
     const fn named(name: &'static str) -> Self {
-        Self { name, session: false }
+        Self {
+            name,
+            session: false,
+        }
     }
 }
 
@@ -73,7 +76,11 @@ pub(crate) enum Denied {
 impl Auth {
     /// Rules from the settings.
     pub(crate) fn new(no_login: bool, admin_token: Option<Secret>) -> Self {
-        Self { no_login, admin_token, sessions: Sessions::default() }
+        Self {
+            no_login,
+            admin_token,
+            sessions: Sessions::default(),
+        }
     }
 
     /// Decides about one request.
@@ -90,7 +97,9 @@ impl Auth {
         // No browser adds a token by itself, so a token is proof of intent too.
         if let (Some(offered), Some(own)) = (bearer(headers), &self.admin_token) {
             let known = own.matches(offered);
-            return known.then_some(Caller::named("admin token")).ok_or(Denied::WrongToken);
+            return known
+                .then_some(Caller::named("admin token"))
+                .ok_or(Denied::WrongToken);
         }
         if self.no_login {
             same_origin(method, headers, host)?;
@@ -98,9 +107,16 @@ impl Auth {
         }
         if self.sessions.holds(headers, now) {
             same_origin(method, headers, host)?;
-            return Ok(Caller { name: "admin token", session: true });
+            return Ok(Caller {
+                name: "admin token",
+                session: true,
+            });
         }
-        Err(if bearer(headers).is_some() { Denied::WrongToken } else { Denied::NoToken })
+        Err(if bearer(headers).is_some() {
+            Denied::WrongToken
+        } else {
+            Denied::NoToken
+        })
     }
 
     /// Opens a session for whoever holds the admin token; `None` for everybody else.
@@ -109,7 +125,10 @@ impl Auth {
         offered: &str,
         now: Instant,
     ) -> Result<Option<Secret>, SecretError> {
-        let known = self.admin_token.as_ref().is_some_and(|own| own.matches(offered));
+        let known = self
+            .admin_token
+            .as_ref()
+            .is_some_and(|own| own.matches(offered));
         known.then(|| self.sessions.open(now)).transpose()
     }
 
@@ -129,7 +148,11 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// True when a change cannot come from another site's page, or nothing is changed.
-pub(crate) fn same_origin(method: &Method, headers: &HeaderMap, host: Option<&str>) -> Result<(), Denied> {
+pub(crate) fn same_origin(
+    method: &Method,
+    headers: &HeaderMap,
+    host: Option<&str>,
+) -> Result<(), Denied> {
     if method.is_safe() {
         return Ok(());
     }
@@ -182,7 +205,10 @@ pub(crate) async fn guard(
         false => pages::is_public(path),
     };
     let (method, headers) = (request.method(), request.headers());
-    let caller = match state.auth.admit(method, headers, host_of(&request), crate::clock::now()) {
+    let caller = match state
+        .auth
+        .admit(method, headers, host_of(&request), crate::clock::now())
+    {
         Ok(caller) => caller,
         Err(Denied::NoToken | Denied::WrongToken) if is_public => Caller::named("anybody"),
         Err(Denied::NoToken) if !is_api && method.is_safe() => {
@@ -206,7 +232,9 @@ fn refuse(denied: Denied, is_api: bool) -> Response {
     };
     if status == StatusCode::UNAUTHORIZED {
         let scheme = HeaderValue::from_static("Bearer");
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+        response
+            .headers_mut()
+            .insert(header::WWW_AUTHENTICATE, scheme);
     }
     response
 }
@@ -330,16 +358,37 @@ mod tests {
     #[test]
     fn a_session_is_no_excuse_for_another_site() {
         let auth = closed();
-        assert!(auth.sign_in("wrong", crate::clock::now()).unwrap().is_none());
+        assert!(
+            auth.sign_in("wrong", crate::clock::now())
+                .unwrap()
+                .is_none()
+        );
         let cookie = signed_in(&auth);
-        let own = [("cookie", cookie.as_str()), ("origin", "http://127.0.0.1:8081")];
-        assert_eq!(admit(&auth, Method::POST, &own).map(|caller| caller.session), Ok(true));
-        let other = [("cookie", cookie.as_str()), ("origin", "http://evil.example")];
+        let own = [
+            ("cookie", cookie.as_str()),
+            ("origin", "http://127.0.0.1:8081"),
+        ];
+        assert_eq!(
+            admit(&auth, Method::POST, &own).map(|caller| caller.session),
+            Ok(true)
+        );
+        let other = [
+            ("cookie", cookie.as_str()),
+            ("origin", "http://evil.example"),
+        ];
         assert_eq!(admit(&auth, Method::POST, &other), Err(Denied::Origin));
         let bearer = format!("Bearer {TOKEN}");
-        let fields = [("authorization", bearer.as_str()), ("origin", "http://evil.example")];
-        assert!(admit(&auth, Method::POST, &fields).is_ok(), "no browser adds this by itself");
-        let headers = [(header::COOKIE, cookie.parse().unwrap())].into_iter().collect();
+        let fields = [
+            ("authorization", bearer.as_str()),
+            ("origin", "http://evil.example"),
+        ];
+        assert!(
+            admit(&auth, Method::POST, &fields).is_ok(),
+            "no browser adds this by itself"
+        );
+        let headers = [(header::COOKIE, cookie.parse().unwrap())]
+            .into_iter()
+            .collect();
         auth.sign_out(&headers);
         assert_eq!(admit(&auth, Method::GET, &own), Err(Denied::NoToken));
     }

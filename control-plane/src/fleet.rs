@@ -286,7 +286,7 @@ impl Fleet {
     }
 
     fn sum(&self, now: Instant, wanted: impl Fn(&Figures) -> bool) -> FleetFigures {
-        let (known, fresh) = self.with(|members| {
+        let (known, mut fresh) = self.with(|members| {
             members.forget_the_gone(now);
             let fresh = members.list.iter().filter(|member| member.is_fresh(now));
             let figures =
@@ -296,6 +296,7 @@ impl Fleet {
                 fresh.filter_map(figures).collect::<Vec<_>>(),
             )
         });
+        fresh.sort_by(|one: &(Arc<str>, _), other| one.0.cmp(&other.0));
         let mut fleet = FleetFigures {
             reporting: fresh.len(),
             known,

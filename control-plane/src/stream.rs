@@ -5,7 +5,8 @@
 //! slow gateway delays nobody. It must never send a generation twice because it was refused.
 
 use std::pin::Pin;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 use tokio_stream::Stream;
@@ -17,8 +18,7 @@ use wire::stream::proto::{
 };
 use wire::stream::{MESSAGE_BYTES_MAX, authorized, bounded_text, faults_of, figures_of};
 
-use std::sync::Arc;
-
+use crate::clock;
 use crate::fleet::Moment;
 use crate::rollout::Published;
 use crate::state::AppState;
@@ -27,6 +27,8 @@ use crate::state::AppState;
 const HELLO_MAX: Duration = Duration::from_secs(10);
 /// Policies on their way to one gateway: the newest replaces what was not sent yet.
 const PUSHES_MAX: usize = 1;
+/// Longest wait for the answer to a policy before the next one is sent all the same.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Longest name of a gateway.
 const ID_BYTES_MAX: usize = 128;
 
@@ -103,6 +105,7 @@ async fn follow(state: AppState, mut up: Streaming<FromGateway>, down: Down) {
         same_store,
         newest,
         sent: None,
+        answer_by: None,
     };
     link.greet(&hello);
     link.run(up, down).await;
@@ -126,6 +129,9 @@ struct Link {
     newest: watch::Receiver<Arc<Published>>,
     /// The generation that this stream last took down, whatever became of it.
     sent: Option<u64>,
+    /// Until when the answer to it is awaited. One policy at a time: what a frozen gateway does
+    /// not read must not pile up between us, and when it thaws it gets the newest next.
+    answer_by: Option<Instant>,
 }
 
 impl Drop for Link {
@@ -157,7 +163,9 @@ impl Link {
 
     async fn run(&mut self, mut up: Streaming<FromGateway>, down: Down) {
         loop {
-            let due = self.sent != Some(self.newest.borrow().about.number);
+            let is_newer = self.sent != Some(self.newest.borrow().about.number);
+            let due = is_newer && self.answer_by.is_none();
+            let answer_by = self.answer_by.unwrap_or_else(clock::now);
             // Nothing is lost by a cancelled arm: a message half received stays in `up`, a place
             // that was not taken is not kept, and what changed is read from `newest` itself.
             tokio::select! {
@@ -170,7 +178,11 @@ impl Link {
                     Ok(place) => place.send(Ok(self.push())),
                     Err(_) => return,
                 },
-                changed = self.newest.changed(), if !due => {
+                () = tokio::time::sleep_until(answer_by.into()), if self.answer_by.is_some() => {
+                    tracing::warn!(gateway.id = %self.id, "a gateway does not answer a policy");
+                    self.answer_by = None;
+                }
+                changed = self.newest.changed(), if !is_newer => {
                     if changed.is_err() {
                         return;
                     }
@@ -192,6 +204,7 @@ impl Link {
     fn push(&mut self) -> ToGateway {
         let newest = Arc::clone(&self.newest.borrow_and_update());
         self.sent = Some(newest.about.number);
+        self.answer_by = Some(clock::now() + ANSWER_MAX);
         let policy = PolicyPush {
             generation: newest.about.number,
             digest: newest.about.digest.clone(),
@@ -218,6 +231,9 @@ impl Link {
             outcome,
         } = answer;
         let (fleet, now) = (&self.state.fleet, Moment::now());
+        if self.sent.is_some_and(|sent| generation >= sent) {
+            self.answer_by = None;
+        }
         match outcome {
             Some(answer::Outcome::Running(_) | answer::Outcome::AlreadyThere(_)) => {
                 self.same_store = true;

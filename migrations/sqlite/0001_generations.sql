@@ -9,14 +9,16 @@ CREATE TABLE meta (
     value TEXT NOT NULL
 ) STRICT;
 
+-- The document is last: what stands behind a value of many pages costs reading all of them, and
+-- the history is listed without documents.
 CREATE TABLE generations (
     number INTEGER PRIMARY KEY NOT NULL CHECK (number > 0),
-    document TEXT NOT NULL,
     digest TEXT NOT NULL,
     author TEXT NOT NULL,
     comment TEXT NOT NULL,
     source TEXT NOT NULL,
-    created_at TEXT NOT NULL
+    created_at TEXT NOT NULL,
+    document TEXT NOT NULL
 ) STRICT;
 
 CREATE TABLE audit (

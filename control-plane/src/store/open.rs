@@ -15,7 +15,7 @@ use super::StoreError;
 /// "BLKH", as the first migration writes it.
 const APPLICATION_ID: i64 = 1_112_296_264;
 /// Largest file that is read through at the start; a larger one would delay it for long.
-const CHECKED_BYTES_MAX: u64 = 256 << 20;
+const CHECKED_BYTES_MAX: u64 = 64 << 20;
 /// Tries against a second process that migrates the same new file.
 const MIGRATE_ATTEMPTS_MAX: u32 = 5;
 

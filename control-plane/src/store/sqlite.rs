@@ -53,15 +53,17 @@ impl Database {
 
     /// The store's own name, made with its first opening.
     pub(super) async fn epoch(&self) -> Result<String, StoreError> {
+        // Read first: a start must not need the write lock that another process may hold.
+        if let Some(epoch) = read_epoch(&self.writer).await? {
+            return Ok(epoch);
+        }
         let fresh = uuid::Uuid::now_v7().to_string();
         sqlx::query("INSERT INTO meta (key, value) VALUES ('epoch', ?) ON CONFLICT DO NOTHING")
             .bind(fresh)
             .execute(&self.writer)
             .await?;
-        let row = sqlx::query("SELECT value FROM meta WHERE key = 'epoch'")
-            .fetch_one(&self.writer)
-            .await?;
-        Ok(row.try_get(0)?)
+        let epoch = read_epoch(&self.writer).await?;
+        epoch.ok_or(StoreError::Row("meta.epoch"))
     }
 
     pub(super) async fn newest_number(&self) -> Result<u64, StoreError> {
@@ -154,6 +156,13 @@ impl Database {
     }
 }
 
+async fn read_epoch(pool: &SqlitePool) -> Result<Option<String>, StoreError> {
+    let row = sqlx::query("SELECT value FROM meta WHERE key = 'epoch'")
+        .fetch_optional(pool)
+        .await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
+
 /// The two rows of a change, inside a transaction.
 async fn insert(
     connection: &mut SqliteConnection,
@@ -167,7 +176,9 @@ async fn insert(
     if newest != seen {
         return Ok(Written::MovedOn(newest));
     }
-    let next = newest.checked_add(1).ok_or(StoreError::Row("generations.number"))?;
+    let next = newest
+        .checked_add(1)
+        .ok_or(StoreError::Row("generations.number"))?;
     let (before, after) = (signed(newest)?, signed(next)?);
     sqlx::query(
         "INSERT INTO generations \

@@ -340,6 +340,24 @@ fn a_locked_store_is_waited_for_and_then_told() {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
+/// A start needs no write lock: another process may hold it for long.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_store_opens() {
+    let (_folder, store, url) = fresh().await;
+    store.append(new("before"), 0).await.unwrap();
+    let mut lock = raw(Path::new(url.strip_prefix("sqlite://").unwrap())).await;
+    lock.execute("BEGIN IMMEDIATE").await.unwrap();
+    let second = Store::open(&url).await.unwrap();
+    assert_eq!(second.newest_number().await.unwrap(), 1);
+    assert!(matches!(
+        second.append(new("locked out"), 1).await,
+        Err(StoreError::Busy)
+    ));
+    lock.execute("ROLLBACK").await.unwrap();
+    let written = second.append(new("after"), 1).await.unwrap();
+    assert_eq!(written, Written::Stored(2));
+}
+
 /// Another process writes: what it stored is published without anybody telling us.
 #[test]
 fn a_write_of_another_process_is_seen() {
@@ -350,8 +368,8 @@ fn a_write_of_another_process_is_seen() {
         .unwrap();
     runtime.block_on(async {
         let mut other = raw(&plane.store()).await;
-        let sql = "INSERT INTO generations SELECT 2, replace(document, '\"limit\":3', \
-                   '\"limit\":33'), 'other', author, comment, source, created_at FROM generations";
+        let sql = "INSERT INTO generations SELECT 2, 'other', author, comment, source, created_at, \
+                   replace(document, '\"limit\":3', '\"limit\":33') FROM generations";
         other.execute(sql).await.unwrap();
         let row = other
             .fetch_one("SELECT COUNT(*) FROM generations")

@@ -66,18 +66,36 @@ async fn readers_cannot_write() {
 async fn a_full_database_refuses_and_recovers() {
     let (folder, roomy) = database().await;
     let tight = options(&folder.path().join("store.db")).pragma("max_page_count", "64");
-    let writer = SqlitePoolOptions::new().max_connections(1).connect_with(tight).await.unwrap();
-    let database = Database { writer, readers: roomy.readers.clone() };
+    let writer = SqlitePoolOptions::new()
+        .max_connections(1)
+        .connect_with(tight)
+        .await
+        .unwrap();
+    let database = Database {
+        writer,
+        readers: roomy.readers.clone(),
+    };
     let seen = database.append(&new("before".to_owned()), 0).await.unwrap();
     assert_eq!(seen, Written::Stored(1));
     let large = new("x".repeat(4 << 20));
     for number in 1..=3 {
         let outcome = database.append(&large, number).await;
         assert!(matches!(outcome, Err(StoreError::Full)), "{outcome:?}");
-        assert_eq!(database.newest_number().await.unwrap(), number, "reads go on");
+        assert_eq!(
+            database.newest_number().await.unwrap(),
+            number,
+            "reads go on"
+        );
         let audit = database.audit(9).await.unwrap().len();
-        assert_eq!(u64::try_from(audit).unwrap(), number, "nothing of it was stored");
-        let small = database.append(&new("small".to_owned()), number).await.unwrap();
+        assert_eq!(
+            u64::try_from(audit).unwrap(),
+            number,
+            "nothing of it was stored"
+        );
+        let small = database
+            .append(&new("small".to_owned()), number)
+            .await
+            .unwrap();
         assert_eq!(small, Written::Stored(number + 1), "what fits is taken");
     }
     assert_eq!(roomy.append(&large, 4).await.unwrap(), Written::Stored(5));
