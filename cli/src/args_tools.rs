@@ -115,7 +115,7 @@ pub(crate) struct DemoArgs {
     pub(crate) once: bool,
     /// Length of one play in seconds: a quarter healthy, half slow, a quarter after
     #[arg(long, value_name = "N", default_value_t = 40,
-          value_parser = clap::value_parser!(u64).range(12..=3600))]
+          value_parser = clap::value_parser!(u64).range(14..=3600))]
     pub(crate) seconds: u64,
     /// How the figures of --once are printed
     #[arg(short, long, value_enum, default_value_t)]

@@ -147,11 +147,11 @@ fn one_play(
     over: impl Fn(&Line<'_>) -> bool,
 ) -> Result<bool, Failure> {
     let start = clock::now() + stage::CURTAIN;
+    let targets = [stage::targets(with)?, stage::targets(without)?];
     std::thread::scope(|scope| {
-        let clients: Vec<_> = [with, without]
+        let clients: Vec<_> = targets
             .into_iter()
             .enumerate()
-            .filter_map(|(mode, running)| Some((mode, running.listen().first().copied()?)))
             .map(|(mode, at)| {
                 scope.spawn(move || traffic::play(at, play, start, |call| tally.note(mode, call)))
             })

@@ -12,12 +12,11 @@ mod traffic;
 mod upstreams;
 mod verdict;
 
-use std::net::SocketAddr;
 use std::time::Instant;
 
-use figures::Measured;
+use figures::{Measured, Seen};
 use scenario::{Mode, Play};
-use traffic::Call;
+use traffic::{Call, Targets};
 use upstreams::Upstreams;
 
 use crate::args::Format;
@@ -52,26 +51,28 @@ fn once(play: Play, format: Format) -> Result<(), Failure> {
         ));
     }
     let start = clock::now() + stage::CURTAIN;
-    let at = |running: &gateway::Running| running.listen().first().copied();
-    let (calls_with, calls_without) = std::thread::scope(|scope| {
-        let one = scope.spawn(|| collect(at(&with), play, start));
-        let other = scope.spawn(|| collect(at(&without), play, start));
+    let direct = upstreams.neighbours();
+    let (one, other) = (stage::targets(&with)?, stage::targets(&without)?);
+    let (with_calls, without_calls, direct_calls) = std::thread::scope(|scope| {
+        let with = scope.spawn(|| collect(one, play, start));
+        let without = scope.spawn(|| collect(other, play, start));
+        let direct = scope.spawn(|| collect(direct, play, start));
         stage::conduct(&upstreams, play, start);
-        (joined(one), joined(other))
+        (joined(with), joined(without), joined(direct))
     });
-    let measured = (
-        Measured::of(&calls_with?, play),
-        Measured::of(&calls_without?, play),
-    );
-    let left = stage::left_in_flight(&with)?;
+    let seen = Seen {
+        play,
+        with: Measured::of(&with_calls?, play),
+        without: Measured::of(&without_calls?, play),
+        direct: Measured::of(&direct_calls?, play),
+        left: stage::left_in_flight(&with)?,
+    };
     with.stop();
     without.stop();
-    let checks = verdict::judge(&measured.0, &measured.1, left);
+    let checks = verdict::judge(&seen);
     match format {
-        Format::Json => {
-            output::print_json(&report::document(play, &measured.0, &measured.1, &checks))?;
-        }
-        Format::Table => output::print(&report::text(&measured.0, &measured.1, &checks))?,
+        Format::Json => output::print_json(&report::document(&seen, &checks))?,
+        Format::Table => output::print(&report::text(&seen, &checks))?,
     }
     if checks.iter().all(|check| check.held) {
         Ok(())
@@ -80,14 +81,9 @@ fn once(play: Play, format: Format) -> Result<(), Failure> {
     }
 }
 
-fn collect(gateway: Option<SocketAddr>, play: Play, start: Instant) -> Result<Vec<Call>, Failure> {
-    let Some(gateway) = gateway else {
-        return Err(Failure::Answer(
-            "the demo's gateway listens nowhere".to_owned(),
-        ));
-    };
+fn collect(targets: Targets, play: Play, start: Instant) -> Result<Vec<Call>, Failure> {
     let mut calls = Vec::new();
-    traffic::play(gateway, play, start, |call| {
+    traffic::play(targets, play, start, |call| {
         calls.push(call);
         true
     })?;

@@ -5,8 +5,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::figures::{Figures, Measured};
-use super::scenario::{CAPACITY, CLIENT_TIMEOUT, Mode, Phase, Play, Route, SLOW};
+use super::figures::{Figures, Measured, Seen};
+use super::scenario::{CAPACITY, CLIENT_TIMEOUT, Mode, Phase, Route, SLOW};
 use super::verdict::{Check, milliseconds};
 use crate::output::{Side, Table};
 
@@ -32,56 +32,60 @@ fn figures(figures: &Figures) -> Value {
     })
 }
 
-fn mode(mode: Mode, measured: &Measured) -> Value {
+fn routes(measured: &Measured, limit: impl Fn(Route) -> Value) -> Map<String, Value> {
     let mut routes = Map::new();
     for (route, phases) in &measured.routes {
+        if phases.iter().all(|(_, figures)| figures.offered == 0) {
+            continue;
+        }
         let mut of_route = Map::new();
-        let limit = match mode {
-            Mode::With => json!(route.limit()),
-            Mode::Without => json!("unlimited"),
-        };
-        of_route.insert("limit".to_owned(), limit);
+        of_route.insert("limit".to_owned(), limit(*route));
         for (phase, of_phase) in phases {
             of_route.insert(phase.name().to_owned(), figures(of_phase));
         }
-        if let (Route::Recommendations, Mode::With, Some(full)) = (route, mode, &measured.full) {
+        if let (Route::Recommendations, Some(full)) = (route, &measured.full) {
             of_route.insert("slow_and_full".to_owned(), figures(full));
         }
         routes.insert(route.name().to_owned(), Value::Object(of_route));
     }
+    routes
+}
+
+fn mode(measured: &Measured, limit: impl Fn(Route) -> Value) -> Value {
     json!({
-        "routes": routes,
+        "routes": routes(measured, limit),
         "fill_time_ms": measured.fill.map(|fill| fill.as_millis()),
         "time_to_empty_ms": measured.empty.as_millis(),
     })
 }
 
 /// The document of `--once -o json`.
-pub(super) fn document(play: Play, with: &Measured, without: &Measured, checks: &[Check]) -> Value {
+pub(super) fn document(seen: &Seen, checks: &[Check]) -> Value {
     let sentences: Vec<Value> = checks
         .iter()
         .map(|check| json!({"held": check.held, "text": check.text}))
         .collect();
     json!({
-        "seconds": play.length.as_secs(),
+        "seconds": seen.play.length.as_secs(),
         "capacity": CAPACITY,
         "slow_latency_ms": SLOW.as_millis(),
         "client_timeout_ms": CLIENT_TIMEOUT.as_millis(),
         "counted_by": "the time a request was due; slow_and_full is from the first refusal on, \
-                       over whole slow latencies",
-        Mode::With.name(): mode(Mode::With, with),
-        Mode::Without.name(): mode(Mode::Without, without),
+                       over whole slow latencies as measured",
+        Mode::With.name(): mode(&seen.with, |route| json!(route.limit())),
+        Mode::Without.name(): mode(&seen.without, |_| json!("unlimited")),
+        "past_the_gateways": { "routes": routes(&seen.direct, |_| Value::Null) },
         "isolated": checks.iter().all(|check| check.held),
         "verdict": sentences,
     })
 }
 
 /// The same for people.
-pub(super) fn text(with: &Measured, without: &Measured, checks: &[Check]) -> String {
+pub(super) fn text(seen: &Seen, checks: &[Check]) -> String {
     let mut out = String::new();
     for (title, measured) in [
-        ("With compartments (slices of 30, 30 and 40)", with),
-        ("Without compartments (one pool of 200)", without),
+        ("With compartments (slices of 30, 30 and 40)", &seen.with),
+        ("Without compartments (one pool of 200)", &seen.without),
     ] {
         out.push_str(&format!("{title}\n{}\n", table(measured).text()));
     }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use http::Method;
 use serde_json::Value;
 
-use super::scenario::{Mode, Phase, Play};
+use super::scenario::{Mode, Phase, Play, Route};
+use super::traffic::Targets;
 use super::upstreams::Upstreams;
 use crate::clock;
 use crate::error::Failure;
@@ -40,6 +41,13 @@ pub(super) fn gateway(source: gateway::Source, mode: Mode) -> Result<gateway::Ru
     Err(Failure::Answer(
         "the demo's gateway did not get its policy".to_owned(),
     ))
+}
+
+/// Every route at one gateway.
+pub(super) fn targets(running: &gateway::Running) -> Result<Targets, Failure> {
+    let nowhere = || Failure::Answer("the demo's gateway listens nowhere".to_owned());
+    let at = running.listen().first().copied().ok_or_else(nowhere)?;
+    Ok(Route::ALL.iter().map(|route| (*route, at)).collect())
 }
 
 /// Changes the latency at its times until the play is over.

@@ -58,10 +58,13 @@ pub(super) struct Call {
     pub(super) outcome: Outcome,
 }
 
-/// Plays the whole schedule against one gateway, handing over each call as it ends. Returns when
-/// the last answer is there, or its client has given up. `stop` ends it early.
+/// Where each route is called; a route that is not named is not called.
+pub(super) type Targets = Vec<(Route, SocketAddr)>;
+
+/// Plays the whole schedule, handing over each call as it ends, until `each` says that it is
+/// enough. Returns when the last answer is there, or its client has given up.
 pub(super) fn play(
-    gateway: SocketAddr,
+    targets: Targets,
     play: Play,
     start: Instant,
     mut each: impl FnMut(Call) -> bool,
@@ -74,15 +77,14 @@ pub(super) fn play(
             source,
         })?;
     LocalSet::new().block_on(&runtime, async move {
-        let clients = Rc::new(Clients {
-            gateway,
-            idle: RefCell::default(),
-            open: RefCell::default(),
-        });
+        let clients = Rc::new(Clients::default());
         let mut calls = JoinSet::new();
         for (due, route) in play.arrivals() {
+            let Some((_, at)) = targets.iter().find(|(named, _)| *named == route) else {
+                continue;
+            };
             tokio::time::sleep_until((start + due).into()).await;
-            calls.spawn_local(call(clients.clone(), route, due, start + due));
+            calls.spawn_local(call(clients.clone(), *at, route, due, start + due));
             while let Some(ended) = calls.try_join_next() {
                 if ended.is_ok_and(|call| !each(call)) {
                     return;
@@ -98,69 +100,76 @@ pub(super) fn play(
     Ok(())
 }
 
-async fn call(clients: Rc<Clients>, route: Route, due: Duration, at: Instant) -> Call {
-    let answered =
-        tokio::time::timeout_at((at + CLIENT_TIMEOUT).into(), clients.exchange(route)).await;
-    let outcome = match answered {
+async fn call(
+    clients: Rc<Clients>,
+    at: SocketAddr,
+    route: Route,
+    due: Duration,
+    start: Instant,
+) -> Call {
+    let end = (start + CLIENT_TIMEOUT).into();
+    let outcome = match tokio::time::timeout_at(end, clients.exchange(at, route)).await {
         Ok(Some(outcome)) => outcome,
         Ok(None) | Err(_) => Outcome::Failed,
     };
+    let took = clock::now().saturating_duration_since(start);
     Call {
         route,
         due,
-        took: clock::now().saturating_duration_since(at),
+        took,
         outcome,
     }
 }
 
 type Sender = SendRequest<Empty<Bytes>>;
 
-/// Clients of one gateway with the connections they keep.
+/// A connection that waits for its next request.
+struct Kept {
+    at: SocketAddr,
+    sender: Sender,
+    since: Instant,
+}
+
+/// Clients with the connections they keep.
+#[derive(Default)]
 struct Clients {
-    gateway: SocketAddr,
-    /// Last in, first out, each with the time it was put here.
-    idle: RefCell<Vec<(Sender, Instant)>>,
+    /// Last in, first out.
+    idle: RefCell<Vec<Kept>>,
     /// The connections' own work; it ends with this.
     open: RefCell<JoinSet<Result<(), hyper::Error>>>,
 }
 
 impl Clients {
     /// One request and its whole answer; `None` when there is none.
-    async fn exchange(&self, route: Route) -> Option<Outcome> {
-        if let Some(mut kept) = self.kept() {
-            // A kept connection may have been closed just now: then a fresh one is no repetition,
-            // for nothing was answered.
-            if let Ok(answer) = kept.send_request(self.request(route)?).await {
-                return self.outcome(kept, answer).await;
+    async fn exchange(&self, at: SocketAddr, route: Route) -> Option<Outcome> {
+        let mut request = request(at, route)?;
+        while let Some(mut kept) = self.kept(at) {
+            match kept.try_send_request(request).await {
+                Ok(answer) => return self.outcome(at, kept, answer).await,
+                // A kept connection may be closing: only a request that was never sent goes over
+                // another one. One that was sent and not answered is a failure, and counts.
+                Err(mut unsent) => request = unsent.take_message()?,
             }
         }
-        let mut fresh = self.connect().await?;
-        let answer = fresh.send_request(self.request(route)?).await.ok()?;
-        self.outcome(fresh, answer).await
+        let mut fresh = self.connect(at).await?;
+        let answer = fresh.send_request(request).await.ok()?;
+        self.outcome(at, fresh, answer).await
     }
 
-    fn kept(&self) -> Option<Sender> {
+    fn kept(&self, at: SocketAddr) -> Option<Sender> {
         let mut idle = self.idle.borrow_mut();
-        while let Some((sender, since)) = idle.pop() {
-            let age = clock::now().saturating_duration_since(since);
-            if sender.is_ready() && age < IDLE_AGE_MAX {
-                return Some(sender);
+        while let Some(last) = idle.iter().rposition(|kept| kept.at == at) {
+            let kept = idle.remove(last);
+            let age = clock::now().saturating_duration_since(kept.since);
+            if kept.sender.is_ready() && age < IDLE_AGE_MAX {
+                return Some(kept.sender);
             }
         }
         None
     }
 
-    fn request(&self, route: Route) -> Option<Request<Empty<Bytes>>> {
-        let host = self.gateway.to_string();
-        let uri = format!("/{}", route.name());
-        Request::get(uri)
-            .header(header::HOST, host)
-            .body(Empty::new())
-            .ok()
-    }
-
-    async fn connect(&self) -> Option<Sender> {
-        let stream = TcpStream::connect(self.gateway).await.ok()?;
+    async fn connect(&self, at: SocketAddr) -> Option<Sender> {
+        let stream = TcpStream::connect(at).await.ok()?;
         drop(stream.set_nodelay(true));
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
         let (sender, connection) = handshake.await.ok()?;
@@ -171,7 +180,12 @@ impl Clients {
     }
 
     /// Reads the answer to its end, keeps the connection, says what it was.
-    async fn outcome(&self, sender: Sender, answer: Response<Incoming>) -> Option<Outcome> {
+    async fn outcome(
+        &self,
+        at: SocketAddr,
+        sender: Sender,
+        answer: Response<Incoming>,
+    ) -> Option<Outcome> {
         let reason = answer.headers().get("x-bulkhead-reason").cloned();
         let fallback = answer.headers().contains_key("x-bulkhead-fallback");
         let success = answer.status().is_success();
@@ -181,7 +195,8 @@ impl Clients {
             .ok()?;
         let mut idle = self.idle.borrow_mut();
         if !sender.is_closed() && idle.len() < IDLE_MAX {
-            idle.push((sender, clock::now()));
+            let since = clock::now();
+            idle.push(Kept { at, sender, since });
         }
         let failed = reason.as_ref().is_some_and(|reason| {
             FAILURES
@@ -195,4 +210,12 @@ impl Clients {
             Some(_) | None => Outcome::Failed,
         })
     }
+}
+
+fn request(at: SocketAddr, route: Route) -> Option<Request<Empty<Bytes>>> {
+    let uri = format!("/{}", route.name());
+    Request::get(uri)
+        .header(header::HOST, at.to_string())
+        .body(Empty::new())
+        .ok()
 }

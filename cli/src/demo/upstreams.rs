@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinSet, LocalSet};
 
 use super::scenario::{Route, SLOW};
+use super::traffic::Targets;
 use crate::error::Failure;
 
 /// The upstreams; they end when this is dropped.
@@ -70,6 +71,16 @@ impl Upstreams {
         self.addresses
             .iter()
             .map(|at| format!("http://{at}"))
+            .collect()
+    }
+
+    /// The upstreams that stay as they are, to be called past the gateways.
+    pub(super) fn neighbours(&self) -> Targets {
+        let all = Route::ALL
+            .iter()
+            .copied()
+            .zip(self.addresses.iter().copied());
+        all.filter(|(route, _)| *route != Route::Recommendations)
             .collect()
     }
 
