@@ -125,9 +125,8 @@ impl Reader {
                     }
                 }
             }
-            if !matches!(self.place, Place::RequestLine | Place::Fields) {
-                clear = at;
-            } else if self.place == Place::RequestLine && self.line.is_empty() {
+            let between = self.place == Place::RequestLine && self.line.is_empty();
+            if between || !matches!(self.place, Place::RequestLine | Place::Fields) {
                 clear = at;
             }
         }
