@@ -174,31 +174,44 @@ impl Route {
     fn hand_over(&self) {
         let mut line = self.queue.line();
         // With the waiters bit set and the line locked nobody else changes the word; should the
-        // bit be gone again, the swaps below fail and look anew.
+        // bit be gone again, the swap below fails and looks anew.
         let mut now = self.word().load();
-        let waker = loop {
-            if !line.is_empty() && now.in_flight() <= now.slots() {
+        let (mut first, mut others) = (None, Vec::new());
+        loop {
+            if self.passes_on(&line, now) {
                 // The slot, its guarantee or its loan go to the waiter as they are.
                 self.slots.stats.begin_pending();
-                let waker = line.end_first(Turn::Granted);
-                self.settle_bit(&line);
-                break waker;
+                first = line.end_first(Turn::Granted);
+                break;
             }
-            match self
-                .word()
-                .change(now, now.left().with_waiters(!line.is_empty()))
-            {
+            match self.word().change(now, now.left()) {
                 Ok(()) => {
                     self.return_loan(now);
-                    break None;
+                    others = self.admit_waiters(&mut line);
+                    break;
                 }
                 Err(seen) => now = seen,
             }
-        };
-        drop(line);
-        if let Some(waker) = waker {
-            waker.wake();
         }
+        self.settle_bit(&line);
+        drop(line);
+        others
+            .into_iter()
+            .chain([first])
+            .flatten()
+            .for_each(Waker::wake);
+    }
+
+    /// Whether the slot of one who leaves goes to the first in line as it is. Not one above a
+    /// lowered limit; and a borrowed one only where it might be borrowed anew: the spare slots
+    /// may have been lowered too, and a sheddable request may borrow less than others.
+    fn passes_on(&self, line: &Line, now: Picture) -> bool {
+        let Some(sheddable) = line.first_is_sheddable() else {
+            return false;
+        };
+        let (spare_slots, spare_used) = self.spare().read();
+        let as_it_is = now.borrowed() == 0 || (spare_used <= spare_slots && !sheddable);
+        as_it_is && now.in_flight() <= now.slots()
     }
 
     /// The waiters bit says whether the locked line has somebody in it.

@@ -165,19 +165,20 @@ fn a_guarantee_is_never_refused_because_of_another_route() {
         // One slot guaranteed to each, one spare: the capacity is exactly their sum.
         let routes = [route("greedy", 3).reserved(1), route("modest", 1)];
         let snapshot = Snapshot::of(&hull, &policy(3, 1, &[Limit::UNLIMITED], &routes));
-        let own = admitted(snapshot.anybody(0)).unwrap();
-        let greedy: Vec<_> = (0..2)
-            .map(|_| {
-                let snapshot = Arc::clone(&snapshot);
-                spawn(move || drop(admitted(snapshot.anybody(0))))
+        let greedy = {
+            let snapshot = Arc::clone(&snapshot);
+            spawn(move || {
+                let own = admitted(snapshot.anybody(0)).unwrap();
+                let borrowed = admitted(snapshot.anybody(0)).unwrap();
+                assert!(admitted(snapshot.anybody(0)).is_none());
+                drop((own, borrowed));
             })
-            .collect();
+        };
         assert!(
             admitted(snapshot.anybody(1)).is_some(),
             "the guaranteed slot"
         );
-        greedy.into_iter().for_each(|thread| thread.join().unwrap());
-        drop(own);
+        greedy.join().unwrap();
         all_returned(&hull);
     });
 }

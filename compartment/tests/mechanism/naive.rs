@@ -346,14 +346,19 @@ impl Naive {
     }
 
     fn leave_route(&mut self, key: &str) {
+        let (slots, used) = self.spare();
+        let first = self.at(key).waiters.front().copied();
+        let sheddable = first.is_some_and(|first| self.requests[&first].sheddable);
         let one = self.at(key);
-        if one.limit.slots().is_some_and(|slots| one.n > slots) {
-            one.n -= 1;
-        } else if let Some(first) = one.waiters.pop_front() {
+        let above = one.limit.slots().is_some_and(|slots| one.n > slots);
+        let anew = one.borrowed() > 0 && (used > slots || sheddable);
+        if let Some(first) = first.filter(|_| !above && !anew) {
+            one.waiters.pop_front();
             one.pending += 1;
             self.requests.get_mut(&first).unwrap().turn = Turn::Granted;
         } else {
             one.n -= 1;
+            self.wake(key);
         }
     }
 

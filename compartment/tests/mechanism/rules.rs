@@ -35,6 +35,12 @@ fn fill(snapshot: &Arc<Snapshot>, route: usize, caller: Caller) -> Vec<Permits<H
     std::iter::from_fn(|| admitted(snapshot.ask(route, caller, &mut cache))).collect()
 }
 
+fn fill_to(snapshot: &Arc<Snapshot>, count: usize) -> Vec<Permits<Here>> {
+    (0..count)
+        .map(|_| admitted(snapshot.anybody(0)).unwrap())
+        .collect()
+}
+
 /// Reason and key of the refusal that comes next.
 fn refusal(snapshot: &Arc<Snapshot>, route: usize, caller: Caller) -> (&'static str, String) {
     let entry = snapshot.ask(route, caller, &mut CellCache::new());
@@ -386,6 +392,23 @@ fn raising_wakes_as_many_as_fit_and_lowering_kills_nobody() {
     assert_eq!(figures(&hull, "route/a").unwrap().left_queue, 1);
     drop(running);
     all_returned(&hull);
+}
+
+#[test]
+fn a_lowered_spare_is_not_overdrawn_by_those_who_wait() {
+    let hull = Hull::new();
+    let with = |spare| policy(9, spare, &[FREE], &[route("a", 2).reserved(0).queue(2)]);
+    let snapshot = Snapshot::of(&hull, &with(2));
+    let mut held = fill_to(&snapshot, 2);
+    let mut first = waiting(snapshot.anybody(0)).unwrap();
+    hull.apply(&with(1));
+    assert_eq!(hull.spare(), (1, 2), "admitted before");
+    drop(held.pop());
+    let Poll::Ready(Err(refusal)) = poll(&mut first) else {
+        panic!("not refused")
+    };
+    assert_eq!(why(&refusal), ("spare_exhausted", "gateway"));
+    assert_eq!(hull.spare(), (1, 1));
 }
 
 #[test]
