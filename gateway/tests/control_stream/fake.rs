@@ -20,12 +20,12 @@ use wire::stream::proto::from_gateway::Message;
 use wire::stream::proto::{Answer, FromGateway, Hello, PolicyPush, Report, ToGateway, to_gateway};
 
 /// A step that takes longer has failed.
-pub const LONGEST: Duration = Duration::from_secs(20);
+pub(crate) const LONGEST: Duration = Duration::from_secs(20);
 const HEARD_MAX: usize = 1_000;
 
 type Outbound = mpsc::Sender<Result<ToGateway, Status>>;
 
-pub struct Fake {
+pub(crate) struct Fake {
     address: SocketAddr,
     runtime: Option<Runtime>,
     heard: Receiver<Message>,
@@ -83,12 +83,12 @@ fn bound(address: SocketAddr) -> TcpListener {
 }
 
 impl Fake {
-    pub fn start(token: &Secret) -> Self {
+    pub(crate) fn start(token: &Secret) -> Self {
         Self::at("127.0.0.1:0".parse().unwrap(), token)
     }
 
     /// Listens at `address`, where another one may have listened before.
-    pub fn at(address: SocketAddr, token: &Secret) -> Self {
+    pub(crate) fn at(address: SocketAddr, token: &Secret) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -119,25 +119,25 @@ impl Fake {
         }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Dies: every connection is cut, nothing listens any more.
-    pub fn die(mut self) {
+    pub(crate) fn die(mut self) {
         self.runtime.take().unwrap().shutdown_timeout(LONGEST);
     }
 
     /// Ends the open stream and keeps listening.
-    pub fn hang_up(&self) {
+    pub(crate) fn hang_up(&self) {
         self.outbound.lock().unwrap().take();
     }
 
-    pub fn push(&self, push: PolicyPush) {
+    pub(crate) fn push(&self, push: PolicyPush) {
         let message = ToGateway {
             message: Some(to_gateway::Message::Policy(push)),
         };
@@ -151,7 +151,7 @@ impl Fake {
     }
 
     /// The next greeting.
-    pub fn hello(&self) -> Hello {
+    pub(crate) fn hello(&self) -> Hello {
         loop {
             if let Message::Hello(hello) = self.next() {
                 return hello;
@@ -160,7 +160,7 @@ impl Fake {
     }
 
     /// The next answer to a policy.
-    pub fn answer(&self) -> Answer {
+    pub(crate) fn answer(&self) -> Answer {
         loop {
             if let Message::Answer(answer) = self.next() {
                 return answer;
@@ -169,7 +169,7 @@ impl Fake {
     }
 
     /// The next report.
-    pub fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         loop {
             if let Message::Report(report) = self.next() {
                 return report;
