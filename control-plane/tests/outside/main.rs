@@ -8,6 +8,7 @@
 )]
 
 mod access;
+mod kill;
 mod limits;
 mod pages;
 mod policy;

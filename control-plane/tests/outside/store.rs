@@ -9,7 +9,7 @@ use control_plane::{Config, StartError};
 use serde_json::{Value, json};
 use sqlx::{Connection as _, Executor as _, Row as _};
 
-async fn raw(path: &Path) -> sqlx::SqliteConnection {
+pub(super) async fn raw(path: &Path) -> sqlx::SqliteConnection {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
     sqlx::SqliteConnection::connect_with(&options)
         .await
