@@ -80,9 +80,19 @@ pub fn duration(ms: impl Whole) -> String {
         0..1_000 => format!("{ms}\u{a0}ms"),
         1_000..10_000 => format!("{seconds}.{}\u{a0}s", ms % 1000 / 100),
         10_000..60_000 => format!("{seconds}\u{a0}s"),
-        60_000..3_600_000 => format!("{minutes}\u{a0}min {}\u{a0}s", seconds % 60),
-        3_600_000..86_400_000 => format!("{hours}\u{a0}h {}\u{a0}min", minutes % 60),
-        _ => format!("{}\u{a0}d {}\u{a0}h", count(hours / 24), hours % 24),
+        60_000..3_600_000 => two(minutes, "min", seconds % 60, "s"),
+        3_600_000..86_400_000 => two(hours, "h", minutes % 60, "min"),
+        _ => two(hours / 24, "d", hours % 24, "h"),
+    }
+}
+
+/// Two units, or one when the second is zero.
+fn two(large: u64, large_unit: &str, small: u64, small_unit: &str) -> String {
+    let large = format!("{}\u{a0}{large_unit}", count(large));
+    if small == 0 {
+        large
+    } else {
+        format!("{large} {small}\u{a0}{small_unit}")
     }
 }
 
@@ -149,6 +159,7 @@ mod tests {
             (999, "999 ms"),
             (1_250, "1.2 s"),
             (59_999, "59 s"),
+            (60_000, "1 min"),
             (61_000, "1 min 1 s"),
             (7_500_000, "2 h 5 min"),
             (90_000_000, "1 d 1 h"),
