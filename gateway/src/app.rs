@@ -37,7 +37,9 @@ pub(crate) async fn serve(
     let snapshot = core.snapshot();
     let policy = snapshot.as_ref().map(|snapshot| &*snapshot.policy);
     let mut visit = Visit::begin(core, connection, &parts, policy);
-    match pass(&mut visit, snapshot, parts, body).await {
+    let passed = pass(&mut visit, snapshot, parts, body).await;
+    visit.ended = true;
+    match passed {
         Ok(answer) => answer,
         // Full and timed out take the same fallback; everything else keeps its own face. What the
         // request held is back by now.
@@ -82,7 +84,10 @@ async fn pass(
     // and a hung call holds none for ever.
     let mut attempts = Attempts::new(&core, &lane, pump.clone(), &mut timer, bounds);
     let reply = match attempts.look_at_body().await {
-        Ok(()) => retry::run(&mut attempts, asked.outgoing(visit, parts), terms).await,
+        Ok(()) => {
+            let outgoing = asked.outgoing(visit, parts, pump.is_some());
+            retry::run(&mut attempts, outgoing, terms).await
+        }
         Err(fault) => Err(fault),
     };
     // On a failure the slots drop here, before any fallback is given.

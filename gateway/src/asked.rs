@@ -123,7 +123,7 @@ impl Asked {
     }
 
     /// The head as the upstream gets it.
-    pub(crate) fn outgoing(self, visit: &Visit, parts: Parts) -> Outgoing {
+    pub(crate) fn outgoing(self, visit: &Visit, parts: Parts, has_body: bool) -> Outgoing {
         let Parts {
             method,
             mut headers,
@@ -143,7 +143,7 @@ impl Asked {
         }
         head::count_forward(&method, &mut headers);
         headers::to_upstream(&mut headers, &sender, &visit.core.ids);
-        if self.framing == Framing::Chunked {
+        if has_body && !matches!(self.framing, Framing::Length(_)) {
             // Without it hyper would send a GET without its body.
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }

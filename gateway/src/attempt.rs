@@ -155,6 +155,11 @@ impl<'a> Attempts<'a> {
         let now_us = self.core.now.last_us();
         self.attempt_at_us = now_us.saturating_add(self.lane.0.route.attempt_us);
         self.waits = None;
+        let (first_us, reason) = self.bounds.first();
+        if first_us <= now_us {
+            // A deadline that had passed when the request came: nobody waits for the answer.
+            return Err(Fault::Bound(reason));
+        }
         let lane = Rc::clone(&self.lane.0);
         for pool in lane.endpoints(now_us) {
             loop {
@@ -218,6 +223,10 @@ impl<'a> Attempts<'a> {
             if let Poll::Ready(answered) = sending.as_mut().poll_head() {
                 return Poll::Ready(Ok(answered));
             }
+            if wire.has_ended() {
+                // Never seen; without it such a request would only end by its bounds.
+                return Poll::Ready(Err(Fault::Reset));
+            }
             // The upstream may have taken what was read ahead: there is room for more.
             self.poll_client(cx)?;
             self.poll_bounds(cx).map(Err)
@@ -238,8 +247,8 @@ impl<'a> Attempts<'a> {
         poll_fn(|cx| {
             self.poll_client(cx)?;
             let (first_us, reason) = self.bounds.first();
-            let fired_us = ready!(self.timer.poll_until(until_us.min(first_us), cx));
-            let over = fired_us >= first_us;
+            ready!(self.timer.poll_until(until_us.min(first_us), cx));
+            let over = self.core.now.read_us() >= first_us;
             Poll::Ready(if over {
                 Err(Fault::Bound(reason))
             } else {

@@ -9,15 +9,17 @@ use compartment::Level;
 use http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
 };
-use http::{Response, Version};
+use http::{Response, StatusCode, Version};
 
 use crate::ids::RequestId;
-use crate::reason::Reason;
+use crate::reason::{Form, Reason};
 
 pub(crate) const REASON: HeaderName = HeaderName::from_static("x-bulkhead-reason");
 pub(crate) const COMPARTMENT: HeaderName = HeaderName::from_static("x-bulkhead-compartment");
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
@@ -50,19 +52,19 @@ pub(crate) struct Said<'a> {
     pub(crate) random: u64,
     /// The request's.
     pub(crate) version: Version,
+    /// The caller speaks gRPC: statuses of HTTP mean nothing to it.
+    pub(crate) grpc: bool,
 }
 
 /// The answer to a request that gets none of its upstream's, nor a fallback.
 pub(crate) fn own_answer(said: &Said<'_>) -> Response<Bytes> {
     let form = said.reason.form();
-    let mut answer = Response::new(document(said));
-    *answer.status_mut() = form.status;
+    let mut answer = if said.grpc {
+        trailers_only(form)
+    } else {
+        problem(said)
+    };
     let headers = answer.headers_mut();
-    headers.reserve(12);
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("application/problem+json"),
-    );
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(PROXY_STATUS, HeaderValue::from_static(form.proxy_status));
     mark(headers, said);
@@ -77,6 +79,48 @@ pub(crate) fn own_answer(said: &Said<'_>) -> Response<Bytes> {
         announce_limit(headers, &refuser);
     }
     answer
+}
+
+/// RFC 9457.
+fn problem(said: &Said<'_>) -> Response<Bytes> {
+    let mut answer = Response::new(document(said));
+    *answer.status_mut() = said.reason.form().status;
+    let headers = answer.headers_mut();
+    headers.reserve(12);
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
+    answer
+}
+
+/// gRPC's own form of an answer without a message: the status stands in the only head.
+fn trailers_only(form: &Form) -> Response<Bytes> {
+    let mut answer = Response::new(Bytes::new());
+    let headers = answer.headers_mut();
+    headers.reserve(12);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(
+        GRPC_STATUS,
+        HeaderValue::from_static(grpc_status(form.status)),
+    );
+    headers.insert(GRPC_MESSAGE, HeaderValue::from_static(form.name));
+    answer
+}
+
+/// The gRPC status of an answer of ours.
+fn grpc_status(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::TOO_MANY_REQUESTS => "8",
+        StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => "4",
+        StatusCode::UNAUTHORIZED => "16",
+        StatusCode::FORBIDDEN => "7",
+        StatusCode::NOT_FOUND => "12",
+        StatusCode::INTERNAL_SERVER_ERROR => "13",
+        status if status.is_client_error() => "3",
+        // Full, draining, or the dependency failed: UNAVAILABLE.
+        _ => "14",
+    }
 }
 
 /// The fields that every answer of ours has, a fallback's too.
@@ -166,8 +210,31 @@ mod tests {
             detail: None,
             random: 1,
             version: Version::HTTP_11,
+            grpc: false,
         };
         own_answer(&said)
+    }
+
+    #[test]
+    fn grpc_callers_get_a_status_of_theirs() {
+        let request_id = Ids::new(7).request_id(1);
+        for (rejection, status) in [(Rejection::TenantFull, "8"), (Rejection::RouteFull, "14")] {
+            let said = Said {
+                reason: Reason::Rejected(rejection),
+                request_id: &request_id,
+                refuser: Some(refuser(Level::Route)),
+                detail: None,
+                random: 1,
+                version: Version::HTTP_2,
+                grpc: true,
+            };
+            let answer = own_answer(&said);
+            assert_eq!((answer.status().as_u16(), answer.body().len()), (200, 0));
+            assert_eq!(answer.headers()[CONTENT_TYPE], "application/grpc");
+            assert_eq!(answer.headers()[GRPC_STATUS], status);
+            assert_eq!(answer.headers()[REASON], rejection.as_str());
+            assert!(answer.headers().contains_key(RETRY_AFTER));
+        }
     }
 
     #[test]

@@ -84,6 +84,7 @@ mod tests {
             detail: None,
             random: 0,
             version: Version::HTTP_11,
+            grpc: false,
         };
         let answer = FixedAnswer::new(&fallback).answer(&said);
         assert_eq!(

@@ -13,7 +13,7 @@ use compartment::Permits;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use crate::connection::{Connection, Fate};
+use crate::connection::Connection;
 use crate::core::{Core, OnRoute};
 use crate::headers::clean_trailers;
 use crate::reason::Reason;
@@ -21,6 +21,7 @@ use crate::request_body::Pump;
 use crate::running;
 use crate::timer::Timer;
 use crate::upstream::{EndpointPool, Wire};
+use crate::visit::gone;
 
 /// Permits, and the entry that says how old they are. Dropping it gives both back.
 #[derive(Debug)]
@@ -87,7 +88,10 @@ pub(crate) struct Held {
     incoming: Incoming,
     parts: Option<Parts>,
     bounds: Bounds,
-    progress_us: u64,
+    /// `None`: something moved, and nobody has looked at a clock since.
+    progress_us: Option<u64>,
+    /// What the client had sent of its own body when we last looked.
+    uploaded: u64,
     core: Rc<Core>,
     connection: Rc<Connection>,
 }
@@ -116,7 +120,8 @@ impl Held {
             incoming,
             parts: Some(parts),
             bounds,
-            progress_us: core.now.last_us(),
+            progress_us: None,
+            uploaded: 0,
             core: Rc::clone(core),
             connection: Rc::clone(connection),
         }
@@ -171,7 +176,7 @@ impl Held {
             // Before the last byte can reach the client, whose next request may need the slot.
             self.end();
         } else {
-            self.progress_us = self.core.now.read_us();
+            self.progress_us = None;
         }
         frame
     }
@@ -180,8 +185,17 @@ impl Held {
         let Some(parts) = &mut self.parts else {
             return Poll::Pending;
         };
+        // Progress of either side counts.
+        let uploaded = parts.pump.as_ref().map_or(0, |pump| pump.progress());
+        if uploaded != self.uploaded {
+            self.uploaded = uploaded;
+            self.progress_us = None;
+        }
+        let progress_us = *self
+            .progress_us
+            .get_or_insert_with(|| self.core.now.read_us());
         let (first_us, reason) = self.bounds.first();
-        let idle_us = self.progress_us.saturating_add(self.bounds.body_idle_us);
+        let idle_us = progress_us.saturating_add(self.bounds.body_idle_us);
         // Silence in the middle of an answer is the dependency's failure, not a timeout of ours
         // that a retry or a fallback could still repair.
         let (at_us, reason) = if idle_us < first_us {
@@ -199,8 +213,9 @@ impl Parts {
         let Self {
             wire, pool, slots, ..
         } = self;
-        pool.give(wire, core.now.last_us());
+        // Reads the clock. The connection is at rest by now, so the order does not matter.
         drop(slots);
+        pool.give(wire, core.now.last_us());
     }
 }
 
@@ -209,10 +224,7 @@ impl Drop for Held {
         // Ended and failed bodies hold nothing any more: this one was abandoned.
         if let Some(parts) = self.parts.take() {
             drop(parts);
-            self.core.outcomes().count(match self.connection.fate() {
-                Fate::SlowClient => Reason::SlowClient,
-                Fate::Open | Fate::ClientGone | Fate::Abuser => Reason::ClientGone,
-            });
+            self.core.outcomes().count(gone(&self.connection));
         }
     }
 }

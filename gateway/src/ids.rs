@@ -100,6 +100,12 @@ impl Ids {
     }
 }
 
+/// The trace id of a well-formed `traceparent`, as text.
+pub(crate) fn trace_id(caller: &HeaderValue) -> Option<&str> {
+    trace_of(caller.as_bytes())?;
+    caller.to_str().ok()?.get(3..35)
+}
+
 /// Whether a caller's trace goes on; if not, its `tracestate` says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Continued {

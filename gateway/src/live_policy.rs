@@ -121,6 +121,9 @@ impl Live {
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         retired.extend(old);
         drop(retired);
+        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        budgets.retain(|_, kept| Arc::strong_count(&kept.budget) > 1);
+        drop(budgets);
         self.sweep();
     }
 

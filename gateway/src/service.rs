@@ -46,6 +46,7 @@ impl Service {
             detail: Some(detail),
             random: core.ids.next(),
             version: Version::HTTP_11,
+            grpc: false,
         })
     }
 }

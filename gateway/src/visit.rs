@@ -11,11 +11,12 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, Version};
 
 use crate::admission;
-use crate::connection::Connection;
+use crate::connection::{Connection, Fate};
 use crate::core::{Core, OnRoute};
 use crate::error::{REQUEST_ID, Refuser, Said, own_answer};
+use crate::headers::TRACEPARENT;
 use crate::held_body::AnswerBody;
-use crate::ids::RequestId;
+use crate::ids::{RequestId, trace_id};
 use crate::live_policy::LivePolicy;
 use crate::reason::Reason;
 use crate::tenant::Who;
@@ -31,9 +32,14 @@ pub(crate) struct Visit {
     pub(crate) request_id: RequestId,
     /// The peer's forwarding fields are believed.
     pub(crate) trusted: bool,
+    /// The caller's own, for the log.
+    traceparent: Option<HeaderValue>,
+    grpc: bool,
     /// Once it is known.
     pub(crate) lane: Option<OnRoute>,
     pub(crate) who: Who,
+    /// It came to an answer. If not, the client left before.
+    pub(crate) ended: bool,
 }
 
 /// A request goes no further.
@@ -111,8 +117,11 @@ impl Visit {
             version: parts.version,
             is_head: parts.method == Method::HEAD,
             trusted,
+            traceparent: parts.headers.get(TRACEPARENT).cloned(),
+            grpc: is_grpc(parts),
             lane: None,
             who: Who::Nobody,
+            ended: false,
         }
     }
 
@@ -132,6 +141,7 @@ impl Visit {
             detail: stop.detail,
             random: self.core.ids.next(),
             version: self.version,
+            grpc: self.grpc,
         };
         let lane = self.lane.as_ref().filter(|_| stop.reason.takes_fallback());
         let answer = match lane.and_then(|lane| lane.0.route.fallback.as_ref()) {
@@ -178,8 +188,35 @@ impl Visit {
             compartment.queued = passage.map(|passage| passage.queued()),
             route.id = lane.map(|lane| lane.route.id.as_str()),
             tenant.id = lane.and_then(|lane| admission::name_of(&lane.policy, self.who)),
+            trace.id = self.traceparent.as_ref().and_then(trace_id),
             request.id = std::str::from_utf8(self.request_id.as_bytes()).unwrap_or_default(),
             "request refused by a limit (sampled)"
         );
     }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if self.ended || std::thread::panicking() {
+            return;
+        }
+        // Dropped while the answer was being waited for: nobody is there to get it.
+        self.core.outcomes().count(gone(&self.connection));
+    }
+}
+
+/// Why a client got no answer, or only a part of it.
+pub(crate) fn gone(connection: &Connection) -> Reason {
+    match connection.fate() {
+        Fate::SlowClient => Reason::SlowClient,
+        Fate::Open | Fate::ClientGone | Fate::Abuser => Reason::ClientGone,
+    }
+}
+
+fn is_grpc(parts: &Parts) -> bool {
+    let media_type = parts
+        .headers
+        .get(http::header::CONTENT_TYPE)
+        .map(HeaderValue::as_bytes);
+    media_type.is_some_and(|value| value.starts_with(b"application/grpc"))
 }

@@ -85,6 +85,11 @@ impl Wire {
         self.ended = self.ended || Pin::new(&mut self.link).poll(cx).is_ready();
     }
 
+    /// True when nothing more will ever come.
+    pub(crate) const fn has_ended(&self) -> bool {
+        self.ended
+    }
+
     /// True when the request was sent and the answer read, both to their clean ends.
     pub(crate) fn is_clean(&self) -> bool {
         !self.ended && self.sender.is_ready()
