@@ -11,6 +11,7 @@
 use std::path::Path as FilePath;
 
 use compartment::policy::{Path, Value};
+use proptest::prelude::*;
 use wire::document::{
     DOCUMENT_BYTES_MAX, LoadError, Syntax, diff, digest, load, to_json, to_toml, value_of,
 };
@@ -431,4 +432,39 @@ fn values_are_found_by_path() {
     let value = value_of(GOOD, Syntax::Toml).unwrap();
     let path = Path::from_pointer("/routes/1/compartment/limit").unwrap();
     assert_eq!(value.at(&path), Some(&Value::Integer(-7)));
+}
+
+fn any_tree() -> impl Strategy<Value = Value> {
+    let finite = prop::num::f64::NORMAL | prop::num::f64::ZERO | prop::num::f64::NEGATIVE;
+    let scalar = prop_oneof![
+        any::<bool>().prop_map(Value::Bool),
+        any::<i64>().prop_map(|number| Value::Integer(number.into())),
+        finite.prop_map(Value::Float),
+        any::<String>().prop_map(Value::String),
+    ];
+    scalar.prop_recursive(5, 48, 6, |inner| {
+        let key = prop_oneof!["[a-z_-]{1,3}", any::<String>()];
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::Array),
+            prop::collection::btree_map(key, inner, 0..5)
+                .prop_map(|entries| Value::Table(entries.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 500,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// Whatever a document holds, TOML and JSON say the same.
+    #[test]
+    fn any_document_round_trips(tree in any_tree()) {
+        let document = Value::Table(vec![("a".to_owned(), tree.clone()), ("z".to_owned(), tree)]);
+        round_trip(&document);
+        assert_eq!(value_of(&to_json(&document), Syntax::Json).as_ref(), Ok(&document));
+        assert!(diff(&document, &document).is_empty());
+    }
 }
