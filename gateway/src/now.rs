@@ -24,6 +24,11 @@ impl Now {
         })
     }
 
+    /// The clock itself, for timers.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
     /// Reads the clock.
     pub(crate) fn read_us(&self) -> u64 {
         let now_us = self.clock.now_us();

@@ -14,6 +14,7 @@ use crate::connection::{Connection, Protocol};
 use crate::core::Core;
 use crate::error::{Said, own_answer};
 use crate::held_body::AnswerBody;
+use crate::now::Now;
 use crate::reason::Reason;
 use crate::server::{Bounds, HeadFault, Serve, Tasks};
 
@@ -90,5 +91,9 @@ impl Serve for Service {
         policy.map_or_else(Bounds::before_any_policy, |policy| {
             Bounds::of(&policy.gateway.http)
         })
+    }
+
+    fn now(&self) -> Rc<Now> {
+        Rc::clone(&self.core.now)
     }
 }

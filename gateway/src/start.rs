@@ -201,7 +201,6 @@ impl Running {
     ) -> io::Result<()> {
         let worker = Worker {
             listeners: listeners.for_thread()?,
-            clock,
             census: Arc::clone(&self.census),
             stage: self.stage.subscribe(),
         };

@@ -14,8 +14,9 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio::time::sleep;
 
-use crate::clock::Clock;
-use crate::server::{Accepting, Census, Listeners, Open, Serve, Stage, Tasks, accept_from};
+use crate::server::{
+    Accepting, Census, Listeners, Open, Serve, Stage, Tasks, accept_from, descriptors,
+};
 
 /// How long connections are still accepted and kept open after readiness has failed: clients
 /// with a kept connection learn from `connection: close`, and probes hear first.
@@ -25,7 +26,6 @@ const LEAVING: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) listeners: Listeners,
-    pub(crate) clock: Clock,
     pub(crate) census: Arc<Census>,
     pub(crate) stage: watch::Receiver<Stage>,
 }
@@ -55,10 +55,12 @@ impl Worker {
 
     async fn run<S: Serve>(mut self, make: impl FnOnce() -> S) {
         let (stage, own_stage) = watch::channel(Stage::Serving);
+        let service = make();
         let accepting = Rc::new(Accepting {
-            service: make(),
-            clock: self.clock,
+            now: service.now(),
+            service,
             census: self.census,
+            descriptors_max: descriptors::connections_max(),
             stage: own_stage,
             connections: Tasks::new("connection"),
             open: Rc::new(Open::default()),

@@ -19,8 +19,8 @@ use tokio::time::sleep;
 use super::census::Census;
 use super::tasks::Tasks;
 use super::{Context, Serve, drive};
-use crate::clock::Clock;
 use crate::connection::Connection;
+use crate::now::Now;
 
 /// First and longest pause after an error that concerns the whole process.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
@@ -42,8 +42,10 @@ pub(crate) enum Stage {
 #[derive(Debug)]
 pub(crate) struct Accepting<S> {
     pub(crate) service: S,
-    pub(crate) clock: Clock,
+    pub(crate) now: Rc<Now>,
     pub(crate) census: Arc<Census>,
+    /// Client connections that the system's limit leaves room for.
+    pub(crate) descriptors_max: u32,
     pub(crate) stage: watch::Receiver<Stage>,
     pub(crate) connections: Tasks,
     pub(crate) open: Rc<Open>,
@@ -94,10 +96,11 @@ impl Drop for Entry {
 impl<S: Serve> Accepting<S> {
     fn take(&self, stream: TcpStream, peer: SocketAddr) {
         let bounds = self.service.bounds();
-        let Some(seat) = self.census.enter(bounds.connections_max) else {
+        let connections_max = bounds.connections_max.min(self.descriptors_max);
+        let Some(seat) = self.census.enter(connections_max) else {
             return;
         };
-        let connection = Connection::new(peer, self.clock.now_us());
+        let connection = Connection::new(peer, self.now.read_us());
         match *self.stage.borrow() {
             Stage::Serving => {}
             Stage::Leaving => connection.leave(),
@@ -107,7 +110,7 @@ impl<S: Serve> Accepting<S> {
         let context = Context {
             service: self.service.clone(),
             bounds,
-            clock: self.clock,
+            now: Rc::clone(&self.now),
         };
         self.connections.spawn(async move {
             drive(stream, connection, context).await;
@@ -131,7 +134,7 @@ pub(crate) async fn accept_from<S: Serve>(accepting: Rc<Accepting<S>>, listener:
         };
         match accepted {
             Ok((stream, peer)) => {
-                if pause.take().is_some() {
+                if pause.take().is_some() && accepting.census.resume() {
                     tracing::info!("client connections are accepted again");
                 }
                 accepting.take(stream, peer);
@@ -140,7 +143,7 @@ pub(crate) async fn accept_from<S: Serve>(accepting: Rc<Accepting<S>>, listener:
             }
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
-                if pause.is_none() {
+                if pause.is_none() && accepting.census.pause() {
                     tracing::error!(%error, "cannot accept client connections: pausing");
                 }
                 let length = pause.map_or(PAUSE_FIRST, |last: Duration| (last * 2).min(PAUSE_LAST));

@@ -14,6 +14,7 @@ pub(crate) struct Census {
     listeners: AtomicU32,
     turned_away: AtomicU64,
     full: AtomicBool,
+    paused: AtomicBool,
     changed: Mutex<()>,
     emptied: Condvar,
 }
@@ -50,6 +51,16 @@ impl Census {
     #[cfg(test)]
     pub(crate) fn turned_away(&self) -> u64 {
         self.turned_away.load(Ordering::Relaxed)
+    }
+
+    /// A thread cannot accept. True for the first that says so: one line for all of them.
+    pub(crate) fn pause(&self) -> bool {
+        !self.paused.swap(true, Ordering::Relaxed)
+    }
+
+    /// A thread accepts again. True for the first that says so.
+    pub(crate) fn resume(&self) -> bool {
+        self.paused.swap(false, Ordering::Relaxed)
     }
 
     /// A listener that may still bring connections.

@@ -27,7 +27,7 @@ pub(super) async fn detect<S: Serve>(
     connection: &Rc<Connection>,
     context: &Context<S>,
 ) -> Result<(Protocol, Bytes), End> {
-    let mut watchdog = Watchdog::new(context.clock, context.bounds, connection);
+    let mut watchdog = Watchdog::new(&context.now, context.bounds, connection);
     let mut buffer = BytesMut::zeroed(FIRST_READ_BYTES_MAX);
     let mut filled = 0_usize;
     let found = poll_fn(|cx| {

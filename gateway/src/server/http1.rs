@@ -34,7 +34,12 @@ pub(super) async fn drive<S: Serve>(
     connection: &Rc<Connection>,
     context: &Context<S>,
 ) -> End {
-    let io = TokioIo::new(ClientIo::new(socket, prefix, connection, context.clock));
+    let io = TokioIo::new(ClientIo::new(
+        socket,
+        prefix,
+        connection,
+        context.now.clock(),
+    ));
     let service = service_fn(|request: Request<Incoming>| {
         let running = connection.begin_request(request.version() == Version::HTTP_10);
         answer(
@@ -45,7 +50,7 @@ pub(super) async fn drive<S: Serve>(
         )
     });
     let mut http = context.bounds.http1().serve_connection(io, service);
-    let mut watchdog = Watchdog::new(context.clock, context.bounds, connection);
+    let mut watchdog = Watchdog::new(&context.now, context.bounds, connection);
     let (mut told_to_close, mut closed_idle) = (false, false);
     let outcome = poll_fn(|cx| {
         connection.remember_waker(cx.waker());

@@ -61,7 +61,12 @@ pub(super) async fn drive<S: Serve>(
     connection: &Rc<Connection>,
     context: &Context<S>,
 ) -> End {
-    let io = TokioIo::new(ClientIo::new(socket, prefix, connection, context.clock));
+    let io = TokioIo::new(ClientIo::new(
+        socket,
+        prefix,
+        connection,
+        context.now.clock(),
+    ));
     let owned = (Rc::clone(connection), context.service.clone());
     let service = service_fn(move |request: Request<Incoming>| {
         let (connection, service) = &owned;
@@ -71,7 +76,7 @@ pub(super) async fn drive<S: Serve>(
     let streams = Streams(Rc::new(Tasks::new("stream")));
     let mut http = pin!(builder(&context.bounds, streams.clone()).serve_connection(io, service));
     connection.became_idle();
-    let mut watchdog = Watchdog::new(context.clock, context.bounds, connection);
+    let mut watchdog = Watchdog::new(&context.now, context.bounds, connection);
     let mut told_to_go = false;
     let outcome = poll_fn(|cx| {
         connection.remember_waker(cx.waker());

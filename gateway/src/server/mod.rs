@@ -42,8 +42,8 @@ pub(crate) use self::listen::{Listeners, bind};
 pub(crate) use self::refusal::HeadFault;
 use self::tasks::Contained;
 pub(crate) use self::tasks::Tasks;
-use crate::clock::Clock;
 use crate::connection::{Connection, Protocol, Running};
+use crate::now::Now;
 
 /// What answers the requests of one thread.
 pub(crate) trait Serve: Clone + 'static {
@@ -68,6 +68,9 @@ pub(crate) trait Serve: Clone + 'static {
 
     /// The bounds for a new connection.
     fn bounds(&self) -> Bounds;
+
+    /// The thread's clock.
+    fn now(&self) -> Rc<Now>;
 }
 
 /// What every connection of one thread is given.
@@ -75,7 +78,7 @@ pub(crate) trait Serve: Clone + 'static {
 pub(crate) struct Context<S> {
     pub(crate) service: S,
     pub(crate) bounds: Bounds,
-    pub(crate) clock: Clock,
+    pub(crate) now: Rc<Now>,
 }
 
 /// Drives one connection to its end.

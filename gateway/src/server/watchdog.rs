@@ -4,13 +4,14 @@
 //! bound appears, and looks again when it fires. It must never end anything itself.
 
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use tokio::time::Sleep;
 
 use super::bounds::Bounds;
-use crate::clock::Clock;
 use crate::connection::{Connection, Phase, Protocol};
+use crate::now::Now;
 
 /// A half-sent head does not hold up the end of the process for longer.
 const LEAVING_HEAD_US: u64 = 2_000_000;
@@ -50,7 +51,7 @@ struct Due {
 /// The timer and what it has to know.
 #[derive(Debug)]
 pub(super) struct Watchdog {
-    clock: Clock,
+    now: Rc<Now>,
     bounds: Bounds,
     sleep: Pin<Box<Sleep>>,
     armed_us: u64,
@@ -60,15 +61,15 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    pub(super) fn new(clock: Clock, bounds: Bounds, connection: &Connection) -> Self {
-        let now_us = clock.now_us();
+    pub(super) fn new(now: &Rc<Now>, bounds: Bounds, connection: &Connection) -> Self {
+        let now_us = now.read_us();
         let armed_us = now_us.saturating_add(bounds.header_timeout_us);
         let spread_us = u64::from(connection.peer().port()).saturating_mul(1_000_000);
         let spread_us = spread_us.checked_rem(AGE_SPREAD_US).unwrap_or_default();
         Self {
-            clock,
+            now: Rc::clone(now),
             bounds,
-            sleep: Box::pin(tokio::time::sleep_until(clock.instant(armed_us))),
+            sleep: Box::pin(tokio::time::sleep_until(now.clock().instant(armed_us))),
             armed_us,
             aged_us: now_us.saturating_add(AGE_US).saturating_add(spread_us),
             leaving_since_us: None,
@@ -83,7 +84,7 @@ impl Watchdog {
             self.arm(due.at_us);
         }
         while self.sleep.as_mut().poll(cx).is_ready() {
-            let now_us = self.clock.now_us();
+            let now_us = self.now.read_us();
             if due.at_us <= now_us {
                 // Looked for again only after another while.
                 self.look_us = None;
@@ -106,19 +107,21 @@ impl Watchdog {
                 due = Due { at_us, what };
             }
         };
-        let clock = self.clock;
+        let now = &self.now;
         if connection.is_leaving() {
-            self.leaving_since_us.get_or_insert_with(|| clock.now_us());
+            self.leaving_since_us.get_or_insert_with(|| now.read_us());
         } else {
             consider(self.aged_us, Overdue::Aged);
         }
-        let since_us = || connection.phase_since_us(|| clock.now_us());
+        let since_us = || connection.phase_since_us(|| now.read_us());
         match connection.phase() {
             Phase::New => {
                 let at_us = since_us().saturating_add(self.bounds.header_timeout_us);
                 consider(at_us, Overdue::Silent);
             }
             Phase::Idle => {
+                // An answer has just ended, and with it the clock was read.
+                let since_us = || connection.phase_since_us(|| now.last_us());
                 let at_us = since_us().saturating_add(self.bounds.keepalive_idle_us);
                 consider(at_us, Overdue::Idle);
                 if let (Some(told_us), Protocol::Http2) =
@@ -141,7 +144,7 @@ impl Watchdog {
             }
             Phase::Busy if connection.is_watched() => self.look_us = None,
             Phase::Busy => {
-                let at_us = self.look_us.get_or_insert_with(|| clock.now_us() + LOOK_US);
+                let at_us = self.look_us.get_or_insert_with(|| now.read_us() + LOOK_US);
                 consider(*at_us, Overdue::Unwatched);
             }
         }
@@ -162,6 +165,6 @@ impl Watchdog {
 
     fn arm(&mut self, at_us: u64) {
         self.armed_us = at_us;
-        self.sleep.as_mut().reset(self.clock.instant(at_us));
+        self.sleep.as_mut().reset(self.now.clock().instant(at_us));
     }
 }

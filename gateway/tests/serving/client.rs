@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use crate::PATIENCE;
 
-pub struct Client {
-    pub stream: TcpStream,
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
     unread: Vec<u8>,
 }
 
 /// One answer with a content-length; its head in lower case.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub head: String,
-    pub body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
     #[track_caller]
-    pub fn has(&self, field: &str) -> &Self {
+    pub(crate) fn has(&self, field: &str) -> &Self {
         assert!(
             self.head.contains(&format!("\r\n{field}\r\n")),
             "no {field} in {}",
@@ -32,7 +32,7 @@ impl Answer {
 }
 
 impl Client {
-    pub fn connect(at: SocketAddr) -> Self {
+    pub(crate) fn connect(at: SocketAddr) -> Self {
         let stream = TcpStream::connect(at).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self {
@@ -41,11 +41,11 @@ impl Client {
         }
     }
 
-    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
-    pub fn answer(&mut self) -> Answer {
+    pub(crate) fn answer(&mut self) -> Answer {
         let end = loop {
             let at = self
                 .unread
@@ -72,13 +72,13 @@ impl Client {
     }
 
     /// Everything until the gateway closes, and whether it closed without a reset.
-    pub fn rest(&mut self) -> (Vec<u8>, bool) {
+    pub(crate) fn rest(&mut self) -> (Vec<u8>, bool) {
         let mut bytes = std::mem::take(&mut self.unread);
         let clean = self.stream.read_to_end(&mut bytes).is_ok();
         (bytes, clean)
     }
 
-    pub fn reset(self) {
+    pub(crate) fn reset(self) {
         socket2::SockRef::from(&self.stream)
             .set_linger(Some(Duration::ZERO))
             .unwrap();

@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 #[derive(Clone)]
-pub struct Stub {
-    pub at: SocketAddr,
+pub(crate) struct Stub {
+    pub(crate) at: SocketAddr,
     seen: Arc<Seen>,
 }
 
@@ -25,7 +25,7 @@ struct Seen {
 }
 
 impl Stub {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stub = Self {
             at: listener.local_addr().unwrap(),
@@ -42,16 +42,16 @@ impl Stub {
     }
 
     /// Requests whose head has arrived.
-    pub fn arrived(&self) -> usize {
+    pub(crate) fn arrived(&self) -> usize {
         self.seen.arrived.load(Ordering::SeqCst)
     }
 
     /// Requests whose connection was closed before they were answered.
-    pub fn gone(&self) -> usize {
+    pub(crate) fn gone(&self) -> usize {
         self.seen.gone.load(Ordering::SeqCst)
     }
 
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         *self.seen.gate.lock().unwrap() = true;
         self.seen.opened.notify_all();
     }

@@ -133,6 +133,10 @@ impl Serve for Script {
     fn bounds(&self) -> Bounds {
         self.bounds
     }
+
+    fn now(&self) -> Rc<Now> {
+        Now::new(Clock::start())
+    }
 }
 
 /// A server of one thread, stopped when dropped.
@@ -167,7 +171,6 @@ fn server(change: impl FnOnce(&mut Bounds)) -> Server {
     };
     let worker = Worker {
         listeners,
-        clock: Clock::start(),
         census: Arc::clone(&census),
         stage: stage.subscribe(),
     };
@@ -279,7 +282,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
             clock.now_us() < whole_us(PATIENCE),
             "{what} never came true"
         );
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
