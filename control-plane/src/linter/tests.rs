@@ -1,5 +1,5 @@
-//! What the linter says of whole policies, rule by rule. Separate because the cases outgrew the file;
-//! a case must never look at more than the findings.
+//! What the linter says of whole policies, rule by rule. Separate because the cases outgrew the
+//! file; a case must never look at more than the findings.
 
 use wire::document::{Syntax, load};
 
