@@ -20,7 +20,8 @@ pub struct Compartment {
 }
 
 impl Compartment {
-    /// A compartment of its own. Those of a policy are made by [`crate::Hull::apply`].
+    /// A compartment of its own. Those of a policy are made by [`crate::Hull::apply`], and only
+    /// a [`crate::Gauge`] of them is given away.
     pub fn new(key: &Key, limit: Limit) -> Self {
         Self {
             word: OwnLine(Word::new(limit, 0)),

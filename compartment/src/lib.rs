@@ -40,7 +40,7 @@ pub use hull::{Fittings, Hull, tenant_route_limit};
 pub use key::{Key, Level};
 pub use limit::{LIMIT_MAX, Limit, LimitError};
 pub use name::{NAME_BYTES_MAX, Name, NameError};
-pub use passage::{Caller, Lane, Passage};
+pub use passage::{Caller, Gauge, Lane, Passage};
 pub use permits::Permits;
 pub use rejection::Rejection;
 pub use retry_budget::{RETRIES_ALWAYS, RetryBudget};

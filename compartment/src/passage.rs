@@ -46,20 +46,47 @@ pub struct Passage {
     pub(crate) share: Option<Millionths>,
 }
 
+/// A live compartment to look at. It cannot be entered or resized through this: a route's slot
+/// taken past its spare slots and its line would never be accounted for.
+#[derive(Clone, Copy, Debug)]
+pub struct Gauge<'a>(&'a Compartment);
+
+impl<'a> Gauge<'a> {
+    /// The key as text.
+    pub fn key(&self) -> &'a Arc<str> {
+        self.0.key()
+    }
+
+    /// The limit in force.
+    pub fn limit(&self) -> Limit {
+        self.0.limit()
+    }
+
+    /// Slots taken now.
+    pub fn in_flight(&self) -> u32 {
+        self.0.in_flight()
+    }
+
+    /// The mean time a permit is held, in microseconds; 0 before the first came back.
+    pub fn mean_hold_us(&self) -> u64 {
+        self.0.mean_hold_us()
+    }
+}
+
 impl Passage {
     /// The route's own compartment.
-    pub fn route(&self) -> &Compartment {
-        &self.route.slots
+    pub fn route(&self) -> Gauge<'_> {
+        Gauge(&self.route.slots)
     }
 
     /// The compartment of the dependency.
-    pub fn upstream(&self) -> &Compartment {
-        &self.upstream
+    pub fn upstream(&self) -> Gauge<'_> {
+        Gauge(&self.upstream)
     }
 
     /// The ceiling of the process.
-    pub fn gateway(&self) -> &Compartment {
-        &self.gateway
+    pub fn gateway(&self) -> Gauge<'_> {
+        Gauge(&self.gateway)
     }
 
     /// Requests that wait for a slot of the route now.
