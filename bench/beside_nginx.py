@@ -20,7 +20,7 @@ worker_processes 1; daemon off; pid {dir}/{name}.pid; error_log {dir}/{name}.err
 worker_rlimit_nofile 20000;
 events {{ worker_connections 8000; }}
 http {{
-  access_log off; keepalive_requests 100000000; client_body_temp_path {dir}/{name}-b; proxy_temp_path {dir}/{name}-p;
+  access_log off; keepalive_requests {kept}; client_body_temp_path {dir}/{name}-b; proxy_temp_path {dir}/{name}-p;
   fastcgi_temp_path {dir}/{name}-f; uwsgi_temp_path {dir}/{name}-u; scgi_temp_path {dir}/{name}-s;
   {body}
 }}
@@ -168,7 +168,7 @@ def main():
     try:
         for name, core, body in (("origin", 1, ORIGIN.format(port=ports["origin"], text="x" * 64)),
                                  ("proxy", 0, PROXY.format(slots=SLOTS, **ports))):
-            (folder / f"{name}.conf").write_text(NGINX.format(dir=folder, name=name, body=body))
+            (folder / f"{name}.conf").write_text(NGINX.format(dir=folder, name=name, body=body, kept=1000 if name == "proxy" else 10**8))
             running.append(pinned(core, ["nginx", "-p", folder, "-c", folder / f"{name}.conf"]))
         (folder / "policy.toml").write_text(POLICY.format(slots=SLOTS, **ports))
         running.append(pinned(0, [Path(a.bin).resolve(), "gateway", "--policy", folder / "policy.toml", "--workers", "1",

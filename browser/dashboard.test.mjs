@@ -1,0 +1,116 @@
+// The dashboard in a real browser: a limit changed on the page changes the next answer, with and without
+// JavaScript; both pages are accessible in both themes at three widths.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { after, before, test } from 'node:test';
+import { chromium } from 'playwright-core';
+import { ask, eventually, launch, start } from './product.mjs';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+let product;
+let browser;
+
+before(async () => {
+  product = await start();
+  browser = await chromium.launch(launch);
+});
+
+after(async () => {
+  await browser?.close();
+  await product?.stop();
+});
+
+/** Opens a page and fails on anything that the browser complains of. */
+async function open(target, options = {}) {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  const complaints = [];
+  page.on('pageerror', (error) => complaints.push(String(error)));
+  page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));
+  await page.goto(product.page(target));
+  return { page, complaints, close: () => context.close() };
+}
+
+async function changeLimit(page, limit, comment) {
+  await page.fill('#limit', String(limit));
+  await page.fill('#comment', comment);
+  await Promise.all([page.waitForNavigation(), page.click('#edit button[type=submit]')]);
+}
+
+for (const [how, options] of [['with JavaScript', {}], ['without JavaScript', { javaScriptEnabled: false }]]) {
+  test(`a limit changed on the page changes the next answer, ${how}`, async () => {
+    const late = ask(product.gateway, '/a/hold');
+    await eventually(() => product.stub.held.length === 1, 'the held request at the upstream');
+    const refused = await ask(product.gateway, '/a');
+    assert.equal(refused.status, 503);
+    assert.equal(refused.headers['x-bulkhead-reason'], 'route_full');
+
+    const { page, complaints, close } = await open('/compartments/route%2Fa', options);
+    await changeLimit(page, 2, `more room ${how}`);
+    assert.equal(await page.inputValue('#limit'), '2');
+    await eventually(async () => (await ask(product.gateway, '/a')).status === 200, 'room for a second request');
+
+    // Back to one, which is no more than is in flight: the page asks twice.
+    await changeLimit(page, 1, 'back again');
+    if (await page.$('#confirm')) {
+      await page.fill('#confirm', 'route/a');
+      await Promise.all([page.waitForNavigation(), page.click('#edit button[type=submit]')]);
+    }
+    assert.equal(await page.inputValue('#limit'), '1');
+    product.stub.release();
+    assert.equal((await late).text, 'served late');
+    assert.deepEqual(complaints, []);
+    await close();
+  });
+}
+
+test('a bad limit comes back with its error beside the field', async () => {
+  const { page, close } = await open('/compartments/route%2Fb');
+  await changeLimit(page, '1.5', 'half a slot');
+  assert.equal(await page.inputValue('#limit'), '1.5');
+  assert.equal(await page.getAttribute('#limit', 'aria-invalid'), 'true');
+  await close();
+});
+
+test('a change of somebody else is shown and not overwritten', async () => {
+  const first = await open('/compartments/route%2Fb');
+  const second = await open('/compartments/route%2Fb');
+  await changeLimit(first.page, 21, 'first');
+  await changeLimit(second.page, 22, 'second');
+  const text = await second.page.textContent('main');
+  assert.match(text, /21/);
+  assert.match(text, /22/);
+  await first.page.goto(product.page('/compartments/route%2Fb'));
+  assert.equal(await first.page.inputValue('#limit'), '21');
+  await first.close();
+  await second.close();
+});
+
+test('figures move without a reload, and what is typed stays', async () => {
+  const { page, complaints, close } = await open('/compartments/route%2Fb');
+  await page.fill('#comment', 'half typed');
+  const before = await page.textContent('main');
+  await ask(product.gateway, '/b');
+  await page.waitForFunction((old) => document.querySelector('main').textContent !== old, before, { timeout: 8000 });
+  assert.equal(await page.inputValue('#comment'), 'half typed');
+  assert.deepEqual(complaints, []);
+  await close();
+});
+
+for (const colorScheme of ['light', 'dark']) {
+  for (const width of [360, 768, 1440]) {
+    test(`pages are accessible, ${colorScheme}, ${width} px`, async () => {
+      for (const target of ['/', '/compartments/route%2Fa']) {
+        // The page's own policy lets no foreign script in, so axe comes in past it.
+        const { page, close } = await open(target, { colorScheme, viewport: { width, height: 900 }, bypassCSP: true });
+        await page.evaluate(axe);
+        const { violations } = await page.evaluate(() => globalThis.axe.run());
+        assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(' ')}`), [], target);
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(wide <= 0, `${target} is ${wide} px wider than the window`);
+        await close();
+      }
+    });
+  }
+}
