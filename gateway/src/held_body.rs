@@ -6,7 +6,7 @@
 
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use compartment::Permits;
@@ -92,6 +92,8 @@ pub(crate) struct Held {
     progress_us: Option<u64>,
     /// What the client had sent of its own body when we last looked.
     uploaded: u64,
+    /// Why the answer is about to be cut.
+    cut: Option<Reason>,
     core: Rc<Core>,
     connection: Rc<Connection>,
 }
@@ -122,6 +124,7 @@ impl Held {
             bounds,
             progress_us: None,
             uploaded: 0,
+            cut: None,
             core: Rc::clone(core),
             connection: Rc::clone(connection),
         }
@@ -134,15 +137,19 @@ impl Held {
         }
     }
 
-    fn fail(&mut self, reason: Reason) -> Cut {
+    /// Everything goes back now. The client is told with the next look at this body: what was
+    /// passed on before must have left first, or hyper would throw it away with the connection.
+    fn fail<T>(&mut self, reason: Reason, cx: &mut Context<'_>) -> Poll<T> {
         self.core.outcomes().count(reason);
         drop(self.parts.take());
-        Cut(reason)
+        self.cut = Some(reason);
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         let Some(parts) = &mut self.parts else {
-            return Poll::Ready(None);
+            return Poll::Ready(self.cut.take().map(|reason| Err(Cut(reason))));
         };
         // What is there already goes out first; then the connection is moved, and looked at again.
         for moved in [false, true] {
@@ -155,7 +162,7 @@ impl Held {
                 Poll::Ready(Some(Ok(frame))) => return Poll::Ready(Some(Ok(self.pass(frame)))),
                 Poll::Ready(Some(Err(error))) => {
                     let reason = crate::attempt::fault_of(&error).reason();
-                    return Poll::Ready(Some(Err(self.fail(reason))));
+                    return self.fail(reason, cx);
                 }
                 Poll::Ready(None) => {
                     self.end();
@@ -164,8 +171,12 @@ impl Held {
                 Poll::Pending => {}
             }
         }
-        self.poll_bounds(cx)
-            .map(|reason| Some(Err(self.fail(reason))))
+        if parts.wire.has_ended() {
+            // Never seen; without it such a body would only end by its bounds.
+            return self.fail(Reason::UpstreamReset, cx);
+        }
+        let reason = ready!(self.poll_bounds(cx));
+        self.fail(reason, cx)
     }
 
     fn pass(&mut self, mut frame: Frame<Bytes>) -> Frame<Bytes> {
@@ -246,7 +257,9 @@ impl Body for AnswerBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Own(body) => body.as_ref().is_none_or(Bytes::is_empty),
-            Self::Held(held) => held.parts.is_none() && held.incoming.is_end_stream(),
+            Self::Held(held) => {
+                held.parts.is_none() && held.cut.is_none() && held.incoming.is_end_stream()
+            }
         }
     }
 

@@ -1,0 +1,112 @@
+//! What each side gets to see of the other.
+
+use super::*;
+
+#[test]
+fn trailers_pass_and_bring_nothing_of_ours() {
+    let bench = bench(&[("one", "")]);
+    let answer = bench.ask(request("GET", "/one", "trailers", "te: trailers\r\n"));
+    assert!(answer.whole);
+    assert_eq!(answer.field("grpc-status"), Some("0"));
+    assert_eq!(answer.reason(), None);
+}
+
+#[test]
+fn trailers_of_a_request_do_not_reach_the_upstream() {
+    let bench = bench(&[("one", "")]);
+    let body = "2\r\nok\r\n0\r\nx-bulkhead-tenant: evil\r\nhost: evil\r\n\r\n";
+    let more = "transfer-encoding: chunked\r\ntrailer: x-bulkhead-tenant\r\n";
+    let answer = bench.ask(request("POST", "/one", "ok", more) + body);
+    assert_eq!(answer.status, 200);
+    let seen = bench.stub.seen();
+    assert_eq!(seen[0].body, b"ok");
+    assert!(!seen[0].head.contains("evil") && !seen[0].head.contains("trailer"));
+}
+
+#[test]
+fn the_upstream_gets_one_clean_head() {
+    let bench = bench(&[("one", "")]);
+    let more = "connection: x-drop, close\r\nx-drop: 1\r\nupgrade: foo\r\nexpect: 100-continue\r\n\
+                x-forwarded-for: 6.6.6.6\r\ncontent-length: 2\r\n";
+    let mut client = bench.send(request("POST", "/./one/%7Ea?q=%2f", "ok", more));
+    assert_eq!(client.head().status, 100);
+    client.send("ok");
+    let answer = client.answer();
+    assert_eq!(answer.status, 200);
+    let head = &bench.stub.seen()[0].head;
+    assert!(
+        head.starts_with("POST /one/~a?q=%2f HTTP/1.1\r\n"),
+        "{head}"
+    );
+    for gone in ["x-drop", "upgrade", "expect", "6.6.6.6", "connection"] {
+        assert!(!head.contains(gone), "{gone} in {head}");
+    }
+    for (field, count) in [
+        ("\nhost: ", 1),
+        ("content-length: 2", 1),
+        ("x-request-id: ", 1),
+        ("via: 1.1 bulkhead", 1),
+    ] {
+        assert_eq!(head.matches(field).count(), count, "{field} in {head}");
+    }
+    let id = answer.field("x-request-id").unwrap();
+    assert!(head.contains(id), "{id} in {head}");
+}
+
+#[test]
+fn an_old_client_gets_a_body_that_ends_with_the_connection() {
+    let bench = bench(&[("one", "")]);
+    let mut client = bench.send("GET /one HTTP/1.0\r\nx-do: chunks\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.body.as_str()), (200, "ok"));
+    assert!(client.is_closed());
+    // The upstream speaks HTTP/1.1, which needs a host.
+    assert!(
+        bench.stub.seen()[0]
+            .head
+            .contains(&format!("host: {}", bench.stub.at))
+    );
+}
+
+#[test]
+fn a_kept_connection_goes_on_after_every_refusal_that_allows_it() {
+    let bench = bench(&[("one", "")]);
+    let mut held = bench.send(get("/one", "hold-body"));
+    held.head();
+    let mut client = Client::connect(bench.at);
+    for (request, reason) in [
+        (get("/one", "ok"), "route_full"),
+        (get("/nowhere", "ok"), "no_route"),
+        (post("/one", "ok", "small"), "route_full"),
+        (get("/one", "ok"), "route_full"),
+    ] {
+        client.send(request);
+        assert_eq!(client.answer().reason(), Some(reason));
+    }
+    client.send(request("HEAD", "/one", "ok", ""));
+    let head = client.head();
+    assert_eq!((head.status, head.reason()), (503, Some("route_full")));
+    client.send("GET //one HTTP/1.1\r\nhost: a\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!(
+        (answer.status, answer.field("connection")),
+        (400, Some("close"))
+    );
+    assert!(client.is_closed());
+}
+
+#[test]
+fn grpc_callers_get_trailers_only() {
+    let bench = bench(&[("one", "compartment = { limit = 0, reserved = 0 }")]);
+    let answer = bench.ask(request(
+        "POST",
+        "/one",
+        "ok",
+        "content-type: application/grpc\r\n",
+    ));
+    assert_eq!(
+        (answer.status, answer.field("grpc-status")),
+        (200, Some("14"))
+    );
+    assert_eq!(answer.reason(), Some("closed"));
+}

@@ -1,0 +1,131 @@
+//! What is sent again, and what never is.
+
+use super::*;
+
+const TWICE: &str = "retry = { attempts = 2, budget = 0.1, window = \"10s\", \
+                     idempotency_header = \"idempotency-key\" }";
+
+fn check(bench: &Bench, request: &str, status: u16, arrivals: usize) {
+    let before = bench.stub.arrived();
+    let answer = bench.ask(request);
+    let arrived = bench.stub.arrived() - before;
+    assert_eq!((answer.status, arrived), (status, arrivals), "{request}");
+}
+
+/// `id` tells one request's arrivals from another's.
+fn with(method: &str, script: &str, id: &str, more: &str) -> String {
+    request(method, "/one", script, &format!("x-id: {id}\r\n{more}"))
+}
+
+#[test]
+fn safe_requests_are_sent_again_after_failures() {
+    let bench = bench(&[("one", TWICE)]);
+    for n in 0..60 {
+        check(&bench, &with("GET", "ok", &format!("warm{n}"), ""), 200, 1);
+    }
+    for (n, (method, script, status, arrivals)) in [
+        ("GET", "close | ok", 200, 2),
+        ("DELETE", "reset | ok", 200, 2),
+        ("GET", "502 | ok", 200, 2),
+        ("GET", "503 | ok", 200, 2),
+        ("OPTIONS", "504 | ok", 200, 2),
+        ("GET", "500 | ok", 500, 1),
+        // The upstream says when to come back: that is for everybody.
+        ("GET", "503-later | ok", 503, 1),
+        ("GET", "garbage | ok", 502, 1),
+        ("POST", "503 | ok", 503, 1),
+        ("PATCH", "close | ok", 502, 1),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        check(
+            &bench,
+            &with(method, script, &format!("n{n}"), ""),
+            status,
+            arrivals,
+        );
+    }
+    let keyed = with("POST", "close | ok", "keyed", "idempotency-key: 1\r\n");
+    check(&bench, &keyed, 200, 2);
+    bench.is_at_rest();
+}
+
+#[test]
+fn a_body_is_sent_again_byte_for_byte_or_not_at_all() {
+    let bench = bench(&[("one", TWICE)]);
+    let small = "0123456789".repeat(5_000);
+    let head = format!("content-length: {}\r\n", small.len());
+    check(
+        &bench,
+        &(with("PUT", "close | ok", "small", &head) + &small),
+        200,
+        2,
+    );
+    let chunked = format!(
+        "transfer-encoding: chunked\r\n\r\n{:x}\r\n{small}\r\n0\r\n",
+        small.len()
+    );
+    check(
+        &bench,
+        &with("PUT", "close | ok", "chunked", &chunked),
+        200,
+        2,
+    );
+    let bodies = bench.stub.seen().into_iter().map(|seen| seen.body);
+    assert!(bodies.into_iter().all(|body| body == small.as_bytes()));
+    let large = "z".repeat(70_000);
+    let head = format!("content-length: {}\r\n", large.len());
+    check(
+        &bench,
+        &(with("PUT", "close | ok", "large", &head) + &large),
+        502,
+        1,
+    );
+    bench.is_at_rest();
+}
+
+#[test]
+fn never_after_the_first_byte_was_passed_on() {
+    let bench = bench(&[("one", TWICE)]);
+    let answer = bench.ask(with("GET", "mid | ok", "a", ""));
+    assert!(!answer.whole);
+    assert_eq!(bench.stub.arrived(), 1);
+}
+
+#[test]
+fn a_budget_bounds_them() {
+    let bench = bench(&[("one", TWICE)]);
+    // Nothing has ever succeeded: three in a window are allowed.
+    for n in 0..10 {
+        bench.ask(with("GET", "close", &format!("n{n}"), ""));
+    }
+    assert_eq!(bench.stub.arrived(), 13);
+    assert_eq!(bench.figures("route/one")["admitted"], 10);
+}
+
+#[test]
+fn our_own_timeout_is_repeated_only_when_asked_for() {
+    let times = "[routes.timeout]\nattempt = \"100ms\"";
+    let on = format!(
+        "compartment = {{ limit = 1 }}\n{times}\n[routes.retry]\nattempts = 2\n\
+                      budget = 0.1\non = [\"timeout\"]"
+    );
+    let bench = bench(&[("one", &format!("{TWICE}\n{times}")), ("slow", &on)]);
+    check(&bench, &with("GET", "hold | ok", "a", ""), 504, 1);
+    let slow = request("GET", "/slow", "hold | ok", "x-id: b\r\n");
+    check(&bench, &slow, 200, 2);
+}
+
+#[test]
+fn another_endpoint_is_no_retry() {
+    let bench = bench(&[("half", "compartment = { limit = 9 }")]);
+    for n in 0..10 {
+        let request = if n % 2 == 0 {
+            get("/half", "ok")
+        } else {
+            post("/half", "ok", "x")
+        };
+        check(&bench, &request, 200, 1);
+    }
+}

@@ -1,0 +1,328 @@
+//! The upstream: does what the request's `x-do` says, and remembers everything.
+//!
+//! `x-do: A | B` is A for the first arrival of the same `x-id`, B for those after it.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// One request as it arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+    /// Number of the connection.
+    pub(crate) over: usize,
+}
+
+#[derive(Clone)]
+pub(crate) struct Stub {
+    pub(crate) at: SocketAddr,
+    shared: Arc<Shared>,
+    /// Bound, and never listening.
+    unused: SocketAddr,
+}
+
+#[derive(Default)]
+struct Shared {
+    log: Mutex<Log>,
+    gate: Mutex<bool>,
+    opened: Condvar,
+    _unused: Mutex<Option<socket2::Socket>>,
+}
+
+#[derive(Default)]
+struct Log {
+    seen: Vec<Seen>,
+    arrivals: HashMap<String, usize>,
+    connections: usize,
+    gone: usize,
+}
+
+impl Stub {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let shared = Arc::<Shared>::default();
+        let unused =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        unused.bind(&any.into()).unwrap();
+        let dead = unused.local_addr().unwrap().as_socket().unwrap();
+        *shared._unused.lock().unwrap() = Some(unused);
+        let stub = Self {
+            at: listener.local_addr().unwrap(),
+            shared: Arc::clone(&shared),
+            unused: dead,
+        };
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let shared = Arc::clone(&shared);
+                std::thread::spawn(move || serve(stream, &shared));
+            }
+        });
+        stub
+    }
+
+    /// Where nobody listens.
+    pub(crate) fn dead(&self) -> SocketAddr {
+        self.unused
+    }
+
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.shared.log.lock().unwrap().seen.clone()
+    }
+
+    pub(crate) fn arrived(&self) -> usize {
+        self.shared.log.lock().unwrap().seen.len()
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.log.lock().unwrap().connections
+    }
+
+    /// Exchanges that the gateway left.
+    pub(crate) fn gone(&self) -> usize {
+        self.shared.log.lock().unwrap().gone
+    }
+
+    pub(crate) fn open(&self) {
+        *self.shared.gate.lock().unwrap() = true;
+        self.shared.opened.notify_all();
+    }
+}
+
+impl Shared {
+    /// True when the gate opened, false when the gateway left first.
+    fn wait(&self, stream: &TcpStream) -> bool {
+        let mut stream = stream;
+        stream
+            .set_read_timeout(Some(Duration::from_millis(5)))
+            .unwrap();
+        loop {
+            let gate = self.gate.lock().unwrap();
+            let (gate, _) = self
+                .opened
+                .wait_timeout(gate, Duration::from_millis(5))
+                .unwrap();
+            if *gate {
+                stream.set_read_timeout(None).unwrap();
+                return true;
+            }
+            drop(gate);
+            let left = match stream.read(&mut [0; 64 * 1024]) {
+                Ok(count) => count == 0,
+                Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+            };
+            if left {
+                self.log.lock().unwrap().gone += 1;
+                return false;
+            }
+        }
+    }
+
+    fn script(&self, head: &str) -> String {
+        let field = |name: &str| {
+            let mut lines = head.lines();
+            lines
+                .find_map(|line| line.strip_prefix(name))
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let (id, script) = (field("x-id: "), field("x-do: "));
+        let mut log = self.log.lock().unwrap();
+        let arrival = log.arrivals.entry(id).or_default();
+        let steps: Vec<&str> = script.split(" | ").collect();
+        let step = steps[(*arrival).min(steps.len() - 1)].to_owned();
+        *arrival += 1;
+        step
+    }
+}
+
+fn serve(mut stream: TcpStream, shared: &Shared) {
+    let number = {
+        let mut log = shared.log.lock().unwrap();
+        log.connections += 1;
+        log.connections
+    };
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    while let Some(head) = read_head(&mut reader) {
+        let at = {
+            let mut log = shared.log.lock().unwrap();
+            log.seen.push(Seen {
+                head: head.clone(),
+                body: Vec::new(),
+                over: number,
+            });
+            log.seen.len() - 1
+        };
+        let step = shared.script(&head);
+        if !matches!(step.as_str(), "unread" | "early") {
+            let Some(body) = read_body(&mut reader, &head) else {
+                shared.log.lock().unwrap().gone += 1;
+                return;
+            };
+            shared.log.lock().unwrap().seen[at].body = body;
+        }
+        let Some(reply) = reply(&step) else {
+            if !step_by_hand(&step, &mut stream, shared) {
+                return;
+            }
+            continue;
+        };
+        if stream.write_all(reply.as_bytes()).is_err() || closes_after(&step) {
+            return;
+        }
+    }
+}
+
+fn read_head(reader: &mut impl BufRead) -> Option<String> {
+    let mut head = String::new();
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if line == "\r\n" {
+            return Some(head);
+        }
+        head += &line;
+    }
+}
+
+fn read_body(reader: &mut impl BufRead, head: &str) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    if head.contains("transfer-encoding: chunked") {
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).ok()?;
+            let size = usize::from_str_radix(line.trim_end(), 16).ok()?;
+            let mut chunk = vec![0; size + 2];
+            reader.read_exact(&mut chunk).ok()?;
+            if size == 0 {
+                return Some(body);
+            }
+            body.extend_from_slice(&chunk[..size]);
+        }
+    }
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    body.resize(length.map_or(0, |length| length.parse().unwrap()), 0);
+    reader.read_exact(&mut body).ok()?;
+    Some(body)
+}
+
+/// Steps that are bytes.
+fn reply(step: &str) -> Option<String> {
+    let ok = "HTTP/1.1 200 OK\r\n";
+    Some(match step {
+        "" | "ok" | "ok-close" => format!("{ok}content-length: 2\r\n\r\nok"),
+        "surplus" => format!("{ok}content-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\r\n"),
+        "chunks" => format!("{ok}transfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"),
+        "trailers" => format!(
+            "{ok}trailer: grpc-status, x-bulkhead-reason\r\ntransfer-encoding: chunked\r\n\r\n\
+             2\r\nok\r\n0\r\ngrpc-status: 0\r\nx-bulkhead-reason: fake\r\n\r\n"
+        ),
+        "old" => "HTTP/1.0 200 OK\r\n\r\nok".to_owned(),
+        "head-of-9" => format!("{ok}content-length: 9\r\n\r\n"),
+        "204" => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
+        "304" => "HTTP/1.1 304 Not Modified\r\netag: \"e\"\r\n\r\n".to_owned(),
+        "502" | "503" | "504" | "500" => {
+            format!("HTTP/1.1 {step} Theirs\r\ncontent-length: 4\r\n\r\nbusy")
+        }
+        "503-later" => {
+            "HTTP/1.1 503 Theirs\r\nretry-after: 9\r\ncontent-length: 0\r\n\r\n".to_owned()
+        }
+        "mid" => format!("{ok}content-length: 100\r\n\r\nhalf"),
+        "bad-chunk" => format!("{ok}transfer-encoding: chunked\r\n\r\n2\r\nokXX0\r\n\r\n"),
+        "garbage" => "\u{16}\u{3}\u{1}hello\r\n\r\n".to_owned(),
+        "two-framings" => format!("{ok}content-length: 2\r\ntransfer-encoding: chunked\r\n\r\nok"),
+        "two-lengths" => format!("{ok}content-length: 2\r\ncontent-length: 3\r\n\r\nok"),
+        "bare-lf" => format!("{ok}x-a: b\nset-cookie: evil=1\r\ncontent-length: 2\r\n\r\nok"),
+        "101" => "HTTP/1.1 101 Switching Protocols\r\nupgrade: foo\r\n\r\n".to_owned(),
+        "interim" => {
+            "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(16) + ok + "content-length: 0\r\n\r\n"
+        }
+        "interims" => "HTTP/1.1 100 Continue\r\n\r\n".repeat(17) + ok + "content-length: 0\r\n\r\n",
+        "fields" => format!("{ok}{}content-length: 0\r\n\r\n", "x-n: 1\r\n".repeat(150)),
+        "fieldss" => format!("{ok}{}content-length: 0\r\n\r\n", "x-n: 1\r\n".repeat(250)),
+        "long" => format!(
+            "{ok}x-long: {}\r\ncontent-length: 0\r\n\r\n",
+            "a".repeat(70_000)
+        ),
+        _ => return None,
+    })
+}
+
+fn closes_after(step: &str) -> bool {
+    !matches!(
+        step,
+        "" | "ok"
+            | "surplus"
+            | "chunks"
+            | "trailers"
+            | "head-of-9"
+            | "204"
+            | "304"
+            | "502"
+            | "503"
+            | "504"
+            | "500"
+            | "503-later"
+            | "interim"
+            | "fields"
+    )
+}
+
+/// Steps that take time. True when the connection goes on.
+fn step_by_hand(step: &str, stream: &mut TcpStream, shared: &Shared) -> bool {
+    let ok = "HTTP/1.1 200 OK\r\n";
+    match step {
+        "close" => false,
+        "reset" => {
+            socket2::SockRef::from(&*stream)
+                .set_linger(Some(Duration::ZERO))
+                .unwrap();
+            false
+        }
+        "hold" | "unread" => {
+            shared.wait(stream) && {
+                stream
+                    .write_all(format!("{ok}content-length: 2\r\n\r\nok").as_bytes())
+                    .is_ok()
+                    && step == "hold"
+            }
+        }
+        "hold-body" => {
+            let head = format!("{ok}transfer-encoding: chunked\r\n\r\n2\r\nok\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            shared.wait(stream) && stream.write_all(b"0\r\n\r\n").is_ok()
+        }
+        "trickle" => {
+            stream
+                .write_all(format!("{ok}transfer-encoding: chunked\r\n\r\n").as_bytes())
+                .unwrap();
+            while stream.write_all(b"1\r\n.\r\n").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            shared.log.lock().unwrap().gone += 1;
+            false
+        }
+        "endless" => {
+            stream
+                .write_all(format!("{ok}content-length: 999999999\r\n\r\n").as_bytes())
+                .unwrap();
+            while stream.write_all(&[b'x'; 64 * 1024]).is_ok() {}
+            shared.log.lock().unwrap().gone += 1;
+            false
+        }
+        "early" => {
+            let reply = format!("{ok}content-length: 2\r\n\r\nok");
+            stream.write_all(reply.as_bytes()).unwrap();
+            shared.wait(stream)
+        }
+        other => panic!("no such step: {other}"),
+    }
+}
