@@ -14,6 +14,7 @@ use serde::Serialize;
 use wire::stream::proto;
 
 pub use heard::Heard;
+use heard::Marks;
 
 /// Most gateways that are known at once.
 pub const GATEWAYS_MAX: usize = 1_000;
@@ -136,6 +137,7 @@ struct Member {
     refused: Option<RefusedGeneration>,
     seen: Moment,
     figures: Option<(Instant, Arc<Vec<Figures>>)>,
+    marks: Marks,
 }
 
 impl Member {
@@ -208,6 +210,7 @@ impl Fleet {
                 refused: None,
                 seen: now,
                 figures: None,
+                marks: Marks::default(),
             });
             Ok(stream)
         })
@@ -251,13 +254,14 @@ impl Fleet {
     pub fn report(&self, stream: u64, generation: u64, figures: Vec<Figures>, now: Moment) -> bool {
         // Built and dropped outside the lock: with many tenants there is much to free.
         let figures = Arc::new(figures);
-        let mut old = None;
+        let (mut old, mut passed) = (None, None);
         let known = self.member(stream, |member| {
             member.generation = generation;
+            passed = member.marks.note(now.at, &figures);
             old = member.figures.replace((now.at, figures));
             member.seen = now;
         });
-        drop(old);
+        drop((old, passed));
         known
     }
 

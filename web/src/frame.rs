@@ -23,6 +23,8 @@ pub struct Frame {
     pub fleet: Fleet,
     /// How old the figures are.
     pub freshness: Freshness,
+    /// How far back "lately" reaches; 0 while there is nothing to compare with.
+    pub lately_ms: u64,
     /// When the page was made.
     pub now: Moment,
     /// Somebody signed in and can sign out.
@@ -117,6 +119,14 @@ impl Frame {
                 format!("{running} of {known} {noun} {verb} generation {g}{refused}")
             }
         }
+    }
+
+    /// `in the last 15 s`.
+    pub fn lately(&self) -> String {
+        format!(
+            "in the last {}",
+            text::duration(self.lately_ms / 1000 * 1000)
+        )
     }
 
     /// True on the Overview, whatever its filter.

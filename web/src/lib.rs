@@ -12,6 +12,7 @@ mod effective;
 mod fleet;
 mod frame;
 mod isolation;
+mod lately;
 mod overview;
 mod problem;
 mod reading;
@@ -30,6 +31,7 @@ pub use effective::{Effective, Origin, effective_values};
 pub use fleet::{GatewayRow, GatewayState};
 pub use frame::{Fleet, Frame, Freshness, INTERVALS_MISSED_MAX, Moment, REPORT_INTERVAL_MS};
 pub use isolation::{NotIsolated, not_isolated};
+pub use lately::{Lately, Look};
 pub use overview::{
     CHANGES_MAX, ChangeRow, Filter, GATEWAYS_MAX, Overview, ROWS_MAX, Row, Sort, Totals,
 };

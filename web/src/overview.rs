@@ -88,6 +88,10 @@ pub struct Totals {
     pub nearly: usize,
     /// With a limit of 0.
     pub closed: usize,
+    /// With refusals in the last seconds.
+    pub rejecting: usize,
+    /// What was refused and decided in the last seconds.
+    pub lately: (u64, u64),
     /// Requests refused since the gateways started.
     pub rejected: u64,
     /// Requests decided since the gateways started.
@@ -219,8 +223,9 @@ const fn severity(state: State) -> u64 {
         State::Idle | State::Busy => 0,
         State::Closed => 1,
         State::Nearly => 2,
-        State::Leaking => 3,
-        State::Full => 4,
+        State::Rejecting => 3,
+        State::Leaking => 4,
+        State::Full => 5,
     }
 }
 
@@ -234,6 +239,7 @@ impl Totals {
             match reading.state {
                 State::Full => totals.full += 1,
                 State::Leaking => totals.leaking += 1,
+                State::Rejecting => totals.rejecting += 1,
                 State::Nearly => totals.nearly += 1,
                 State::Closed => totals.closed += 1,
                 State::Idle | State::Busy => {}
@@ -241,11 +247,14 @@ impl Totals {
             totals.rejected = totals.rejected.saturating_add(reading.rejected_all());
             // A request that got everything was admitted at the gateway; a refused one counts
             // only where it was refused. So this counts each request once.
+            totals.lately.0 = totals.lately.0.saturating_add(reading.lately.rejected);
             if reading.level == Level::Gateway {
                 totals.requests = totals.requests.saturating_add(reading.admitted);
+                totals.lately.1 = totals.lately.1.saturating_add(reading.lately.admitted);
             }
         }
         totals.requests = totals.requests.saturating_add(totals.rejected);
+        totals.lately.1 = totals.lately.1.saturating_add(totals.lately.0);
         totals
     }
 }
@@ -312,7 +321,7 @@ impl Overview {
             () if fleet.known == 0 => "full",
             () if self.frame.freshness.is_stale() => "stale",
             () if totals.full > 0 => "full",
-            () if totals.leaking + totals.nearly > 0 || gone => "nearly",
+            () if totals.leaking + totals.rejecting + totals.nearly > 0 || gone => "nearly",
             () if totals.closed > 0 => "closed",
             () => "busy",
         }
@@ -341,6 +350,7 @@ impl Overview {
             compartments,
             full,
             leaking,
+            rejecting,
             nearly,
             closed,
             ..
@@ -348,6 +358,7 @@ impl Overview {
         let parts: Vec<(usize, &str)> = [
             (full, "full"),
             (leaking, "leaking permits"),
+            (rejecting, "rejecting"),
             (nearly, "nearly full"),
             (closed, "closed"),
         ]
@@ -362,6 +373,20 @@ impl Overview {
             [(1, word), rest @ ..] => format!("1 of {all} is {word}{}.", also(rest)),
             [(n, word), rest @ ..] => format!("{n} of {all} are {word}{}.", also(rest)),
         }
+    }
+
+    /// The share of requests refused in the last seconds; empty while nobody knows.
+    pub fn lately_sentence(&self) -> String {
+        let (rejected, requests) = self.totals.lately;
+        if self.frame.lately_ms == 0 || requests == 0 {
+            return String::new();
+        }
+        let share = text::percent(rejected, requests);
+        format!(
+            "{share} of {} requests rejected {}.",
+            text::count(requests),
+            self.frame.lately()
+        )
     }
 
     /// The share of requests refused.
@@ -392,11 +417,21 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
+    use compartment::Figures;
+
     use super::*;
+    use crate::Look;
     use crate::samples::{figures, frame};
 
     fn page(filter: Filter, readings: Vec<Reading>) -> Overview {
         Overview::new(frame(), filter, 1, readings, Vec::new(), Vec::new())
+    }
+
+    fn read(figures: &[Figures]) -> Vec<Reading> {
+        Reading::sum([Look {
+            now: figures,
+            earlier: None,
+        }])
     }
 
     fn keys(page: &Overview) -> Vec<&str> {
@@ -413,7 +448,7 @@ mod tests {
             .collect();
         all.push(figures("route/z-full", Level::Route, 10, 10, 10));
         all.push(figures("route/z-nearly", Level::Route, 9, 9, 10));
-        let page = page(Filter::default(), all.iter().map(Reading::new).collect());
+        let page = page(Filter::default(), read(&all));
         assert_eq!(
             keys(&page)[..3],
             ["route/z-full", "route/z-nearly", "route/a0000"]
@@ -443,7 +478,7 @@ mod tests {
             figures("route/db", Level::Route, 10, 10, 10),
         ];
         let filter = Filter::parse("upstream", "1", "d", "");
-        let page = page(filter, all.iter().map(Reading::new).collect());
+        let page = page(filter, read(&all));
         assert_eq!(keys(&page), ["upstream/db"]);
         assert_eq!(
             page.totals.full, 2,
@@ -459,10 +494,7 @@ mod tests {
         let mut gateway = figures("gateway", Level::Gateway, 0, 1, 10);
         gateway.admitted = 90;
         gateway.rejected.clear();
-        let page = page(
-            Filter::default(),
-            [route, gateway].iter().map(Reading::new).collect(),
-        );
+        let page = page(Filter::default(), read(&[route, gateway]));
         assert_eq!((page.totals.rejected, page.totals.requests), (10, 100));
     }
 }

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 use compartment::{Figures, Level, Rejection};
 
-use crate::{Bar, State, text};
+use crate::lately::Base;
+use crate::{Bar, Lately, Look, State, text};
 
 /// The sums of one compartment.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +43,8 @@ pub struct Reading {
     pub admitted: u64,
     /// Refusals by reason.
     pub rejected: BTreeMap<Rejection, u64>,
+    /// What was counted in the last seconds.
+    pub lately: Lately,
     /// Permits that outlived their bound.
     pub leaked: u64,
     /// Age of the oldest permit on any gateway.
@@ -54,11 +57,11 @@ pub struct Reading {
 
 impl Reading {
     /// What the figures of one gateway say.
-    pub fn new(figures: &Figures) -> Self {
+    pub fn new(figures: &Figures, lately: Lately) -> Self {
         Self {
             key: figures.key.clone(),
             level: figures.level,
-            state: State::of(figures),
+            state: State::of(figures).after(lately.rejected),
             limit: figures.limit.slots().map(u64::from),
             reserved: figures.reserved.into(),
             in_flight: figures.in_flight.into(),
@@ -70,6 +73,7 @@ impl Reading {
             arrived: figures.arrived,
             admitted: figures.admitted,
             rejected: figures.rejected.clone(),
+            lately,
             leaked: figures.leaked,
             oldest_permit_ms: figures.oldest_permit_ms,
             gateways: 1,
@@ -78,9 +82,9 @@ impl Reading {
     }
 
     /// Adds the figures of another gateway.
-    pub fn add(&mut self, figures: &Figures) {
+    pub fn add(&mut self, figures: &Figures, lately: Lately) {
         let limit = figures.limit.slots().map(u64::from);
-        let state = State::of(figures);
+        let state = State::of(figures).after(lately.rejected);
         match state.cmp(&self.state) {
             Ordering::Less => {}
             Ordering::Equal => self.in_this_state = self.in_this_state.saturating_add(1),
@@ -103,6 +107,8 @@ impl Reading {
             (&mut self.arrived, figures.arrived),
             (&mut self.admitted, figures.admitted),
             (&mut self.leaked, figures.leaked),
+            (&mut self.lately.admitted, lately.admitted),
+            (&mut self.lately.rejected, lately.rejected),
         ] {
             *sum = sum.saturating_add(more);
         }
@@ -114,12 +120,28 @@ impl Reading {
     }
 
     /// One reading for each key, in the order of the keys.
-    pub fn sum<'a>(figures: impl IntoIterator<Item = &'a Figures>) -> Vec<Self> {
+    pub fn sum<'a>(looks: impl IntoIterator<Item = Look<'a>>) -> Vec<Self> {
+        Self::sum_where(looks, |_| true)
+    }
+
+    /// The reading of one key.
+    pub fn of_key<'a>(key: &str, looks: impl IntoIterator<Item = Look<'a>>) -> Option<Self> {
+        Self::sum_where(looks, |figures| figures.key == key).pop()
+    }
+
+    fn sum_where<'a>(
+        looks: impl IntoIterator<Item = Look<'a>>,
+        wanted: impl Fn(&Figures) -> bool,
+    ) -> Vec<Self> {
         let mut sums: BTreeMap<&str, Self> = BTreeMap::new();
-        for one in figures {
-            sums.entry(&one.key)
-                .and_modify(|sum| sum.add(one))
-                .or_insert_with(|| Self::new(one));
+        for look in looks {
+            let base = Base::of(look.earlier);
+            for one in look.now.iter().filter(|figures| wanted(figures)) {
+                let lately = base.since(one);
+                sums.entry(&one.key)
+                    .and_modify(|sum| sum.add(one, lately))
+                    .or_insert_with(|| Self::new(one, lately));
+            }
         }
         sums.into_values().collect()
     }
@@ -172,7 +194,8 @@ mod tests {
         let full = figures("route/a", Level::Route, 10, 10, 10);
         let idle = figures("route/a", Level::Route, 0, 4, 10);
         let other = figures("route/b", Level::Route, 1, 1, 10);
-        let sums = Reading::sum([&idle, &other, &full]);
+        let (one, two) = ([idle, other], [full]);
+        let sums = Reading::sum([&one[..], &two[..]].map(|now| Look { now, earlier: None }));
         let [a, b] = sums.as_slice() else {
             panic!("{sums:?}")
         };
@@ -198,7 +221,8 @@ mod tests {
             limit: Limit::UNLIMITED,
             ..finite.clone()
         };
-        let sums = Reading::sum([&finite, &unlimited]);
+        let (one, two) = ([finite], [unlimited]);
+        let sums = Reading::sum([&one, &two].map(|now| Look { now, earlier: None }));
         assert_eq!(sums.first().unwrap().limit, None);
     }
 }

@@ -66,6 +66,7 @@ pub(crate) fn frame() -> Frame {
             refused: 0,
         },
         freshness: Freshness::Age { age_ms: 400 },
+        lately_ms: 14_300,
         now: moment("2026-07-01T12:00:00Z", 0),
         signed_in: false,
         here: "/".to_owned(),

@@ -16,6 +16,8 @@ pub enum State {
     Closed,
     /// Four fifths of the limit or more.
     Nearly,
+    /// Requests were refused in the last seconds, though there is room at this moment.
+    Rejecting,
     /// Permits outlived their bound: capacity is lost until the process ends.
     Leaking,
     /// Every slot is taken.
@@ -36,11 +38,25 @@ impl State {
         }
     }
 
+    /// The same, knowing how many requests were refused in the last seconds.
+    pub const fn after(self, rejected_lately: u64) -> Self {
+        match self {
+            Self::Idle | Self::Busy | Self::Nearly if rejected_lately > 0 => Self::Rejecting,
+            Self::Idle
+            | Self::Busy
+            | Self::Closed
+            | Self::Nearly
+            | Self::Rejecting
+            | Self::Leaking
+            | Self::Full => self,
+        }
+    }
+
     /// Worth an operator's look.
     pub const fn is_problem(self) -> bool {
         match self {
             Self::Idle | Self::Busy => false,
-            Self::Closed | Self::Nearly | Self::Leaking | Self::Full => true,
+            Self::Closed | Self::Nearly | Self::Rejecting | Self::Leaking | Self::Full => true,
         }
     }
 
@@ -51,6 +67,7 @@ impl State {
             Self::Busy => "in use",
             Self::Closed => "closed",
             Self::Nearly => "nearly full",
+            Self::Rejecting => "rejecting",
             Self::Leaking => "leaking",
             Self::Full => "full",
         }
@@ -63,6 +80,7 @@ impl State {
             Self::Busy => "busy",
             Self::Closed => "closed",
             Self::Nearly => "nearly",
+            Self::Rejecting => "rejecting",
             Self::Leaking => "leaking",
             Self::Full => "full",
         }
@@ -93,5 +111,9 @@ mod tests {
         assert_eq!(of(0, Some(10), 1), State::Leaking);
         assert_eq!(of(0, Some(0), 0), State::Closed);
         assert_eq!(of(1_000_000, None, 0), State::Busy);
+        assert_eq!(State::Idle.after(1), State::Rejecting);
+        assert_eq!(State::Nearly.after(0), State::Nearly);
+        assert_eq!(State::Closed.after(7), State::Closed);
+        assert_eq!(State::Full.after(7), State::Full);
     }
 }

@@ -4,6 +4,7 @@
 
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
     reason = "a document that is refused fails the test"
 )]
 

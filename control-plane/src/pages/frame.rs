@@ -49,6 +49,7 @@ impl Asked {
             generation: current.about.number,
             fleet: snapshot.fleet(),
             freshness: snapshot.freshness(),
+            lately_ms: snapshot.lately_ms(),
             now: Moment {
                 iso: clock::utc(),
                 ago_ms: 0,

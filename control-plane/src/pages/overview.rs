@@ -14,7 +14,7 @@ use super::frame::{Asked, moment};
 use super::readings::Snapshot;
 use super::{PageError, html};
 use crate::state::AppState;
-use crate::store::Generation;
+use crate::store::{Generation, StoreError};
 
 /// What the address asks for.
 #[derive(Debug, Default, Deserialize)]
@@ -34,19 +34,13 @@ pub(super) async fn show(
 ) -> Response {
     let Query(view) = view.unwrap_or_default();
     let asked = Asked::of(&request);
-    let page = page(&state, &asked, &view).await;
-    let body = if view.fragment == "live" {
-        page.fragment()
-    } else {
-        page.render()
-    };
-    match body {
+    match body(&state, &asked, view).await {
         Ok(body) => html(StatusCode::OK, body),
-        Err(error) => PageError::from(error).answer(&asked.request_id, Some("/".to_owned())),
+        Err(error) => error.answer(&asked.request_id, Some("/".to_owned())),
     }
 }
 
-async fn page(state: &AppState, asked: &Asked, view: &View) -> Overview {
+async fn body(state: &AppState, asked: &Asked, view: View) -> Result<String, PageError> {
     let current = state.policy_current().await;
     let count = u32::try_from(CHANGES_MAX).unwrap_or(u32::MAX);
     let changes = state.generations(None, count).await;
@@ -61,14 +55,18 @@ async fn page(state: &AppState, asked: &Asked, view: &View) -> Overview {
         .as_ref()
         .map_or(0, |policy| policy.routes.len());
     let changes = changes.unwrap_or_default().iter().map(change).collect();
-    Overview::new(
-        frame,
-        filter,
-        routes,
-        snapshot.readings(),
-        snapshot.gateways(GATEWAYS_MAX),
-        changes,
-    )
+    // With 100,000 tenants there is much to add up: not on a thread that pushes policies.
+    let made = tokio::task::spawn_blocking(move || {
+        let gateways = snapshot.gateways(GATEWAYS_MAX);
+        let readings = snapshot.readings();
+        let page = Overview::new(frame, filter, routes, readings, gateways, changes);
+        if view.fragment == "live" {
+            page.fragment()
+        } else {
+            page.render()
+        }
+    });
+    Ok(made.await.map_err(|_| StoreError::Closed)??)
 }
 
 fn change(generation: &Generation) -> ChangeRow {

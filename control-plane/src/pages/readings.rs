@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use compartment::Figures;
-use web::{Fleet, Freshness, GatewayRow, GatewayState, Part, Reading};
+use web::{Fleet, Freshness, GatewayRow, GatewayState, Look, Part, Reading};
 
 use crate::clock;
 use crate::fleet::{self, Heard};
@@ -66,15 +66,22 @@ impl Snapshot {
             .collect()
     }
 
+    /// How far back the figures are compared, in milliseconds.
+    pub(super) fn lately_ms(&self) -> u64 {
+        let back = self
+            .counted()
+            .filter_map(|heard| Some(heard.earlier.as_ref()?.0));
+        back.max().map_or(0, millis)
+    }
+
     /// Every compartment that somebody reports.
     pub(super) fn readings(&self) -> Vec<Reading> {
-        Reading::sum(self.counted().flat_map(|heard| heard.figures.iter()))
+        Reading::sum(self.counted().map(look))
     }
 
     /// One compartment.
     pub(super) fn reading(&self, key: &str) -> Option<Reading> {
-        let figures = self.counted().filter_map(|heard| figures_of(heard, key));
-        Reading::sum(figures).into_iter().next()
+        Reading::of_key(key, self.counted().map(look))
     }
 
     /// One compartment by gateway.
@@ -91,6 +98,14 @@ impl Snapshot {
         let somebody = self.members.iter().any(|(_, heard)| heard.fresh);
         let all = self.members.iter().map(|(_, heard)| heard);
         all.filter(move |heard| heard.fresh || !somebody)
+    }
+}
+
+fn look(heard: &Heard) -> Look<'_> {
+    let earlier = heard.earlier.as_ref().map(|(_, list)| list.as_slice());
+    Look {
+        now: &heard.figures,
+        earlier,
     }
 }
 

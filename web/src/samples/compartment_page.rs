@@ -2,20 +2,20 @@
 //!
 //! Separate because each page has its own states. They must never be reachable from a server.
 
+use std::slice;
+
 use compartment::{Figures, Level, Limit, Rejection};
 
 use super::{HOSTILE, both, figures, frame, gateway, limit, moment, one_gone, rejecting};
 use crate::compartment::Part;
 use crate::{
     CompartmentPage, Conflict, Danger, Edit, Effective, Fleet, Frame, Freshness, GatewayRow,
-    GatewayState, NotIsolated, Origin, Reading, Settable,
+    GatewayState, Lately, Look, NotIsolated, Origin, Reading, Settable,
 };
 
 impl CompartmentPage {
     /// Every state of the page.
     pub fn samples() -> Vec<(&'static str, Self)> {
-        let full = rejecting(checkout(40, 40, 40), Rejection::RouteFull, 1_280);
-        let full = rejecting(full, Rejection::TenantShare, 41);
         let mut unlimited = checkout(12, 31, 60);
         unlimited.limit = Limit::UNLIMITED;
         unlimited.reserved = 0;
@@ -29,14 +29,7 @@ impl CompartmentPage {
                     edit(),
                 ),
             ),
-            (
-                "saturated",
-                page(
-                    vec![full, checkout(17, 35, 40)],
-                    both(),
-                    Edit::new(43, limit(40)),
-                ),
-            ),
+            ("saturated", saturated()),
             (
                 "unlimited",
                 page(vec![unlimited], both(), Edit::new(43, Limit::UNLIMITED)),
@@ -75,9 +68,10 @@ fn page(figures: Vec<Figures>, gateways: Vec<GatewayRow>, edit: Edit) -> Compart
         })
         .collect();
     let live = parts.iter().filter(|part| part.gateway.reports());
-    let reading = Reading::sum(live.filter_map(|part| part.figures.as_ref()))
-        .into_iter()
-        .next();
+    let figures = live
+        .filter_map(|part| part.figures.as_ref())
+        .map(slice::from_ref);
+    let reading = Reading::sum(figures.map(|now| Look { now, earlier: None })).pop();
     CompartmentPage {
         frame: Frame {
             here: "/compartments/route%2Fcheckout".to_owned(),
@@ -138,6 +132,23 @@ fn shared() -> Vec<NotIsolated> {
             more: 0,
         },
     ]
+}
+
+fn saturated() -> CompartmentPage {
+    let full = rejecting(checkout(40, 40, 40), Rejection::RouteFull, 1_280);
+    let full = rejecting(full, Rejection::TenantShare, 41);
+    let mut page = page(
+        vec![full, checkout(17, 35, 40)],
+        both(),
+        Edit::new(43, limit(40)),
+    );
+    if let Some(reading) = &mut page.reading {
+        reading.lately = Lately {
+            admitted: 0,
+            rejected: 42,
+        };
+    }
+    page
 }
 
 fn gone() -> CompartmentPage {

@@ -5,7 +5,7 @@
 use compartment::{Figures, Level, Rejection};
 
 use super::{HOSTILE, both, figures, frame, gateway, moment, one_gone, rejecting};
-use crate::{ChangeRow, Filter, Fleet, Frame, Freshness, GatewayState, Overview, Reading};
+use crate::{ChangeRow, Filter, Fleet, Frame, Freshness, GatewayState, Look, Overview, Reading};
 
 fn changes() -> Vec<ChangeRow> {
     let change = |generation, author: &str, comment: &str, at| ChangeRow {
@@ -70,7 +70,26 @@ fn shop_in_trouble() -> Vec<Figures> {
 }
 
 fn readings(figures: &[Figures]) -> Vec<Reading> {
-    Reading::sum(figures)
+    Reading::sum([Look {
+        now: figures,
+        earlier: None,
+    }])
+}
+
+/// The shop in trouble, some of which happened in the last seconds.
+fn readings_in_trouble() -> Vec<Reading> {
+    let now = shop_in_trouble();
+    let mut earlier = now.clone();
+    for figures in &mut earlier {
+        figures.admitted = figures.admitted.saturating_sub(290);
+        for count in figures.rejected.values_mut() {
+            *count = count.saturating_sub(42);
+        }
+    }
+    Reading::sum([Look {
+        now: &now,
+        earlier: Some(&earlier),
+    }])
 }
 
 impl Overview {
@@ -86,6 +105,14 @@ impl Overview {
                 changes(),
             )
         };
+        let in_trouble = Self::new(
+            frame(),
+            Filter::default(),
+            3,
+            readings_in_trouble(),
+            both(),
+            changes(),
+        );
         let nothing = Frame {
             generation: 0,
             fleet: Fleet {
@@ -127,18 +154,11 @@ impl Overview {
             ..frame()
         };
         let narrow = Filter::parse("route", "1", "inventory", "rejected");
-        let narrow = Self::new(
-            frame(),
-            narrow,
-            3,
-            readings(&shop_in_trouble()),
-            both(),
-            changes(),
-        );
+        let narrow = Self::new(frame(), narrow, 3, readings_in_trouble(), both(), changes());
         vec![
             ("empty", empty),
             ("healthy", page(frame(), &shop(), both())),
-            ("saturated", page(frame(), &shop_in_trouble(), both())),
+            ("saturated", in_trouble),
             ("filtered", narrow),
             ("stale", page(stale, &shop(), silent)),
             ("gateway_gone", page(gone, &shop(), one_gone())),
