@@ -133,7 +133,21 @@ async fn load(store: &Store, number: u64) -> Result<Published, StoreError> {
     let stored = store.generation(number).await?;
     let stored = stored.ok_or(StoreError::Row("generations.number"))?;
     let epoch = store.epoch().to_owned();
-    tokio::task::spawn_blocking(move || Published::read(stored, &epoch))
+    let work = move || Published::read(stored, &epoch);
+    let read = tokio::task::spawn_blocking(work)
         .await
-        .map_err(|_| StoreError::Closed)?
+        .map_err(|_| StoreError::Closed)?;
+    if let Ok(Published {
+        policy: Err(faults),
+        about,
+        ..
+    }) = &read
+    {
+        tracing::error!(
+            policy.generation = about.number,
+            fault = faults.first().map(tracing::field::display),
+            "this build refuses the policy that the store holds; gateways run on with the last"
+        );
+    }
+    read
 }

@@ -83,7 +83,7 @@ pub(super) async fn change(
     };
     let author = auth::author(&head.extensions);
     let body = input::json(Request::from_parts(head, body), CHANGE_BYTES_MAX).await?;
-    let fields = fields(body)?;
+    let fields = fields(body.value)?;
     let accepted = state
         .limits
         .patch(&key, &fields, seen, dry_run, &author)

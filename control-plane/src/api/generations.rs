@@ -6,6 +6,7 @@
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use compartment::policy::Value;
+use http::header;
 use serde_json::json;
 
 use super::Problem;
@@ -13,7 +14,7 @@ use super::input;
 use super::policy::answer;
 use super::problem::differences_json;
 use crate::auth;
-use crate::limits::DIFFERENCES_MAX;
+use crate::limits::{self, DIFFERENCES_MAX};
 use crate::state::AppState;
 use crate::store::{GENERATIONS_PAGE_MAX, Store, StoreError, Stored};
 
@@ -46,18 +47,13 @@ pub(super) async fn one(
 ) -> Result<Response, Problem> {
     input::query(&input::parts(request).0, &[])?;
     let stored = stored(&state.store, parse(&number)?).await?;
-    let document = document(&stored)?;
-    let about = stored.about;
-    Ok(axum::Json(json!({
-        "number": about.number,
-        "digest": about.digest,
-        "author": about.author,
-        "comment": about.comment,
-        "source": about.source,
-        "created_at": about.created_at,
-        "document": document,
-    }))
-    .into_response())
+    let about = serde_json::to_string(&stored.about).map_err(|_| StoreError::Row("generations"))?;
+    // The document is JSON as it is stored; reading it only to write it again costs seconds for a
+    // large one.
+    let about = about.strip_suffix('}').unwrap_or(&about);
+    let body = format!("{about},\"document\":{}}}", stored.document);
+    let kind = (header::CONTENT_TYPE, "application/json");
+    Ok(([kind], body).into_response())
 }
 
 /// What differs between generation `against` (default: the one before) and this one.
@@ -70,11 +66,11 @@ pub(super) async fn diff(
     let number = parse(&number)?;
     let against = input::parameter(&pairs, "against", "the number of a generation")?;
     let against: u64 = against.unwrap_or(number.saturating_sub(1));
-    let new = document(&stored(&state.store, number).await?)?;
+    let new = document(&state.store, number).await?;
     // The first generation follows nothing, which differs in everything.
     let old = match against {
         0 => Value::Table(Vec::new()),
-        against => document(&stored(&state.store, against).await?)?,
+        against => document(&state.store, against).await?,
     };
     let work = move || wire::document::diff(&old, &new);
     let mut differences = tokio::task::spawn_blocking(work)
@@ -118,6 +114,6 @@ async fn stored(store: &Store, number: u64) -> Result<Stored, Problem> {
     store.generation(number).await?.ok_or_else(unknown)
 }
 
-fn document(stored: &Stored) -> Result<Value, StoreError> {
-    serde_json::from_str(&stored.document).map_err(|_| StoreError::Row("generations.document"))
+async fn document(store: &Store, number: u64) -> Result<Value, Problem> {
+    Ok(limits::read(stored(store, number).await?.document).await?)
 }

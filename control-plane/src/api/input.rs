@@ -10,9 +10,10 @@ use axum::extract::Request;
 use compartment::policy::Value;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::Problem;
+use crate::store::StoreError;
 
 /// Largest policy document.
 pub const DOCUMENT_BYTES_MAX: usize = 32 << 20;
@@ -26,8 +27,14 @@ const BODY_MAX: Duration = Duration::from_secs(30);
 /// Places for large bodies: the bound on the memory they take together.
 static DOCUMENTS: Semaphore = Semaphore::const_new(DOCUMENTS_MAX);
 
+/// A JSON body, and the place that it takes until it is dropped.
+pub(super) struct Json {
+    pub(super) value: Value,
+    pub(super) place: Option<SemaphorePermit<'static>>,
+}
+
 /// The JSON body of a request.
-pub(super) async fn json(request: Request, bytes_max: usize) -> Result<Value, Problem> {
+pub(super) async fn json(request: Request, bytes_max: usize) -> Result<Json, Problem> {
     if !is_json(request.headers()) {
         let detail = "the body must be JSON, and say so: `content-type: application/json`";
         return Err(Problem::new(
@@ -48,14 +55,19 @@ pub(super) async fn json(request: Request, bytes_max: usize) -> Result<Value, Pr
         let detail = format!("the body did not arrive within {} s", BODY_MAX.as_secs());
         Problem::new(StatusCode::REQUEST_TIMEOUT, "slow-body", detail)
     };
-    let (_place, bytes) = tokio::time::timeout(BODY_MAX, reading)
+    let (place, bytes) = tokio::time::timeout(BODY_MAX, reading)
         .await
         .map_err(slow)?;
     let bytes = bytes
         .map_err(|error| unread(error.as_ref(), bytes_max))?
         .to_bytes();
-    serde_json::from_slice(&bytes)
-        .map_err(|error| Problem::bad_request(format!("the body is not valid JSON: {error}")))
+    let work = move || serde_json::from_slice(&bytes);
+    let value = tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| StoreError::Closed)?;
+    let value = value
+        .map_err(|error| Problem::bad_request(format!("the body is not valid JSON: {error}")))?;
+    Ok(Json { value, place })
 }
 
 /// Refuses a body where none is meant; nothing is accepted without effect.

@@ -49,10 +49,15 @@ pub(super) async fn replace(
     let comment: String = input::parameter(&pairs, "comment", "text")?.unwrap_or_default();
     let seen = input::required(input::if_match(&head.headers)?)?;
     let author = auth::author(&head.extensions);
-    let document = input::json(Request::from_parts(head, body), DOCUMENT_BYTES_MAX).await?;
+    let request = Request::from_parts(head, body);
+    // The place is kept to the end: it bounds the memory of all documents that wait their turn.
+    let input::Json {
+        value,
+        place: _place,
+    } = input::json(request, DOCUMENT_BYTES_MAX).await?;
     let accepted = state
         .limits
-        .put(document, seen, dry_run, &comment, &author)
+        .put(value, seen, dry_run, &comment, &author)
         .await?;
     Ok(answer(&accepted))
 }

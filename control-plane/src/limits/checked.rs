@@ -9,7 +9,7 @@ use compartment::policy::{Fault, Policy, Value};
 use serde_json::json;
 use wire::document::Difference;
 
-use super::{DIFFERENCES_MAX, LimitsError};
+use super::{DIFFERENCES_MAX, Edit, LimitsError, target};
 use crate::linter::{self, Finding, Severity};
 use crate::rollout::Published;
 use crate::store::{Generation, StoreError};
@@ -38,15 +38,20 @@ impl Checked {
     }
 }
 
-/// Checks and lints the whole document; `before` is what it is to follow.
+/// Makes the document, checks and lints the whole of it; `before` is what it is to follow.
 pub(crate) async fn check(
-    document: Value,
+    edit: Edit,
     before: Option<Arc<Published>>,
 ) -> Result<Checked, LimitsError> {
     let work = move || {
+        let nothing = Value::Null;
         let before = before
             .as_ref()
-            .map_or(&Value::Null, |published| &published.document);
+            .map_or(&nothing, |published| &published.document);
+        let document = match edit {
+            Edit::Whole(document) => Arc::unwrap_or_clone(document),
+            Edit::Fields { key, values } => target::apply(before, &key, &values)?,
+        };
         check_now(document, before)
     };
     tokio::task::spawn_blocking(work)

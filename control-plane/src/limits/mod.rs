@@ -16,7 +16,7 @@ use wire::document::Difference;
 
 use crate::linter::Finding;
 use crate::rollout::{Published, Rollout};
-use crate::store::{Generation, NewGeneration, Store, StoreError, Stored, Written};
+use crate::store::{Generation, NewGeneration, Store, StoreError, Written};
 
 pub use checked::refuses;
 pub(crate) use checked::{Checked, check};
@@ -108,9 +108,22 @@ pub struct Fields {
     pub comment: String,
 }
 
+/// What is to become of the document.
+#[derive(Clone, Debug)]
+pub(crate) enum Edit {
+    /// This one takes its place.
+    Whole(Arc<Value>),
+    /// Fields of one compartment change.
+    Fields {
+        key: String,
+        values: Vec<(String, Value)>,
+    },
+}
+
 /// One change on its way.
 struct Change<'a> {
     source: &'static str,
+    edit: Edit,
     /// The generation that the writer saw; `None`: whatever is the newest.
     seen: Option<u64>,
     dry_run: bool,
@@ -147,16 +160,18 @@ impl Limits {
         comment: &str,
         author: &Author,
     ) -> Result<Accepted, LimitsError> {
-        let seen = Some(seen);
-        let change = Change {
-            source: "put",
+        let (edit, seen) = (Edit::Whole(Arc::new(document)), Some(seen));
+        let (source, always) = ("put", false);
+        self.write(Change {
+            source,
+            edit,
             seen,
             dry_run,
-            always: false,
+            always,
             comment,
             author,
-        };
-        self.write(change, move |_| Ok(document.clone())).await
+        })
+        .await
     }
 
     /// Changes fields of one compartment. With `seen`, only on top of that generation.
@@ -168,17 +183,19 @@ impl Limits {
         dry_run: bool,
         author: &Author,
     ) -> Result<Accepted, LimitsError> {
-        let comment = fields.comment.as_str();
-        let change = Change {
-            source: "patch",
+        let (source, always, comment) = ("patch", false, fields.comment.as_str());
+        let edit = Edit::Fields {
+            key: key.to_owned(),
+            values: fields.values.clone(),
+        };
+        self.write(Change {
+            source,
+            edit,
             seen,
             dry_run,
-            always: false,
+            always,
             comment,
             author,
-        };
-        self.write(change, |current| {
-            target::apply(&current.document, key, &fields.values)
         })
         .await
     }
@@ -187,26 +204,23 @@ impl Limits {
     pub async fn restore(&self, number: u64, author: &Author) -> Result<Accepted, LimitsError> {
         let old = self.store.generation(number).await?;
         let old = old.ok_or(LimitsError::UnknownGeneration(number))?;
-        let document: Value = serde_json::from_str(&old.document)
-            .map_err(|_| StoreError::Row("generations.document"))?;
+        let edit = Edit::Whole(Arc::new(read(old.document).await?));
         let comment = format!("restores generation {number}");
+        let (source, seen, dry_run, always) = ("restore", None, false, true);
         let comment = comment.as_str();
-        let change = Change {
-            source: "restore",
-            seen: None,
-            dry_run: false,
-            always: true,
+        self.write(Change {
+            source,
+            edit,
+            seen,
+            dry_run,
+            always,
             comment,
             author,
-        };
-        self.write(change, move |_| Ok(document.clone())).await
+        })
+        .await
     }
 
-    async fn write(
-        &self,
-        change: Change<'_>,
-        make: impl Fn(&Published) -> Result<Value, LimitsError>,
-    ) -> Result<Accepted, LimitsError> {
+    async fn write(&self, change: Change<'_>) -> Result<Accepted, LimitsError> {
         let turn = tokio::time::timeout(TURN_MAX, self.turn.lock()).await;
         let _turn = turn.map_err(|_| StoreError::Busy)?;
         for _ in 0..CONTENDED_MAX {
@@ -214,9 +228,9 @@ impl Limits {
             if let Some(seen) = change.seen.filter(|seen| *seen != current.about.number) {
                 return Err(self.moved_on(seen, &current).await?);
             }
-            let checked = check(make(&current)?, Some(Arc::clone(&current))).await?;
-            let (number, same) = (current.about.number, checked.digest == current.about.digest);
-            if change.dry_run || (same && !change.always) {
+            let (number, digest) = (current.about.number, current.about.digest.clone());
+            let checked = check(change.edit.clone(), Some(current)).await?;
+            if change.dry_run || (checked.digest == digest && !change.always) {
                 let findings = checked.findings;
                 return Ok(Accepted {
                     generation: number,
@@ -276,21 +290,39 @@ impl Limits {
         Ok(Some(number))
     }
 
-    async fn moved_on(&self, seen: u64, current: &Published) -> Result<LimitsError, StoreError> {
+    async fn moved_on(
+        &self,
+        seen: u64,
+        current: &Arc<Published>,
+    ) -> Result<LimitsError, StoreError> {
+        let number = current.about.number;
         let old = self.store.generation(seen).await?;
-        let differences = old.and_then(|Stored { document, .. }| {
-            let old: Value = serde_json::from_str(&document).ok()?;
+        let current = Arc::clone(current);
+        let work = move || {
+            let old: Value = serde_json::from_str(&old?.document).ok()?;
             let mut differences = wire::document::diff(&old, &current.document);
             differences.truncate(DIFFERENCES_MAX);
             Some(differences)
-        });
-        let differences = differences.unwrap_or_default();
+        };
+        let differences = tokio::task::spawn_blocking(work).await;
+        let differences = differences
+            .map_err(|_| StoreError::Closed)?
+            .unwrap_or_default();
         Ok(LimitsError::MovedOn {
             seen,
-            current: current.about.number,
+            current: number,
             differences,
         })
     }
+}
+
+/// Reads a stored document off the threads that serve.
+pub(crate) async fn read(document: String) -> Result<Value, StoreError> {
+    let work = move || serde_json::from_str(&document);
+    let read = tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| StoreError::Closed)?;
+    read.map_err(|_| StoreError::Row("generations.document"))
 }
 
 /// Writes the first generation of a store that has none; `None` when another process did.
@@ -299,7 +331,7 @@ pub(crate) async fn write_first(
     document: Value,
     comment: &str,
 ) -> Result<Option<u64>, LimitsError> {
-    let checked = check(document, None).await?;
+    let checked = check(Edit::Whole(Arc::new(document)), None).await?;
     let new = NewGeneration {
         document: checked.json,
         digest: checked.digest,
