@@ -88,8 +88,7 @@ fn constant_load_on_kept_connections_loses_no_request() {
 #[test]
 fn a_busy_port_is_one_clear_error() {
     let stub = Stub::start();
-    let loaded = load("schema = 1\n", Syntax::Toml);
-    let Ok(loaded) = loaded else { return };
+    let loaded = load(&policy(&stub, ""), Syntax::Toml).unwrap_or_else(|error| panic!("{error}"));
     let error = gateway::start(Config {
         listen: vec![stub.at],
         admin: "127.0.0.1:0".parse().unwrap(),

@@ -32,8 +32,8 @@ struct Gateway {
     at: std::net::SocketAddr,
 }
 
-fn gateway(stub: &Stub, http: &str) -> Gateway {
-    let policy = format!(
+fn policy(stub: &Stub, http: &str) -> String {
+    format!(
         "schema = 1\n[gateway.http]\n{http}\n\
          [upstreams.stub]\nendpoints = [\"http://{}\"]\n\
          [[routes]]\nid = \"one\"\npath = \"/one\"\nupstream = \"stub\"\n\
@@ -41,8 +41,11 @@ fn gateway(stub: &Stub, http: &str) -> Gateway {
          [[routes]]\nid = \"many\"\npath = \"/many\"\nupstream = \"stub\"\n\
          compartment = {{ limit = 100 }}\n",
         stub.at
-    );
-    let loaded = load(&policy, Syntax::Toml).unwrap_or_else(|error| panic!("{error}"));
+    )
+}
+
+fn gateway(stub: &Stub, http: &str) -> Gateway {
+    let loaded = load(&policy(stub, http), Syntax::Toml).unwrap_or_else(|error| panic!("{error}"));
     let running = gateway::start(Config {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         admin: "127.0.0.1:0".parse().unwrap(),

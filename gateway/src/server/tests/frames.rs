@@ -1,5 +1,7 @@
 //! HTTP/2 by hand: what no honest client sends.
 
+use std::io::ErrorKind;
+
 use super::*;
 
 fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
@@ -51,7 +53,17 @@ fn floods_of_frames_that_carry_nothing_end_the_connection() {
             ));
         }
         let flood = frame(kind, 0, if kind == 2 { 3 } else { 1 }, payload).repeat(500);
-        eventually("a refusal", || client.stream.write_all(&flood).is_err());
+        let stream = &mut client.stream;
+        stream
+            .set_read_timeout(Some(Duration::from_millis(2)))
+            .unwrap();
+        eventually("an end", || {
+            let refused = stream.write_all(&flood).is_err();
+            let waits = |kind| matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut);
+            let read = stream.read(&mut [0; 1024]);
+            refused || read.map_or_else(|error| !waits(error.kind()), |count| count == 0)
+        });
+        drop(client);
         eventually("it to be gone", || server.census.open() == 0);
     }
 }
