@@ -62,7 +62,8 @@ fn bench(routes: &[(&str, &str)]) -> Bench {
             "compartment = { limit = 1 }"
         };
         policy += &format!(
-            "[[routes]]\nid = \"{id}\"\npath = \"/{id}\"\nupstream = \"{upstream}\"\n{one}\n{more}\n"
+            "[[routes]]\nid = \"{id}\"\npath = \"/{id}\"\n\
+             upstream = \"{upstream}\"\n{one}\n{more}\n"
         );
     }
     let loaded = load(&policy, Syntax::Toml).unwrap_or_else(|error| panic!("{error}"));
