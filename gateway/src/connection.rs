@@ -77,6 +77,8 @@ pub(crate) struct Connection {
     doubt: Cell<Option<Doubted>>,
     /// HTTP/1: heads that have come, and whether the last one's body is to be read still.
     body_open: Cell<(u32, bool)>,
+    answer_ends_us: Cell<u64>,
+    new_stream: RefCell<Option<Rc<Stream>>>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -99,6 +101,8 @@ impl Connection {
             fate: Cell::new(Fate::Open),
             doubt: Cell::new(None),
             body_open: Cell::new((0, false)),
+            answer_ends_us: Cell::new(u64::MAX),
+            new_stream: RefCell::new(None),
             waker: RefCell::new(None),
         })
     }
@@ -199,7 +203,29 @@ impl Connection {
         if self.served.get() >= CONNECTION_REQUESTS_MAX {
             self.leaving.set(true);
         }
-        Running(Rc::clone(self))
+        self.answer_ends_us.set(u64::MAX);
+        let stream = self.is_http2().then(|| {
+            let stream = Rc::new(Stream {
+                ends_at_us: Cell::new(u64::MAX),
+                blocked_since_us: Cell::new(None),
+            });
+            self.new_stream.replace(Some(Rc::clone(&stream)));
+            stream
+        });
+        Running {
+            connection: Rc::clone(self),
+            stream,
+        }
+    }
+
+    /// The request that has just begun, for the owner of its stream.
+    pub(crate) fn take_stream(&self) -> Option<Rc<Stream>> {
+        self.new_stream.take()
+    }
+
+    /// HTTP/1: when the answer under way ends at the latest.
+    pub(crate) fn answer_ends_us(&self) -> u64 {
+        self.answer_ends_us.get()
     }
 
     /// Everything that was to be written has been handed to the kernel.
@@ -283,25 +309,64 @@ impl Connection {
 /// One request being answered. Dropping it says that its answer has ended, in whatever way.
 #[derive(Debug)]
 #[must_use = "dropping it ends the request"]
-pub(crate) struct Running(Rc<Connection>);
+pub(crate) struct Running {
+    connection: Rc<Connection>,
+    /// HTTP/2 only.
+    stream: Option<Rc<Stream>>,
+}
+
+/// What the owner of an HTTP/2 stream has to know of its answer, which it cannot look into.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    ends_at_us: Cell<u64>,
+    /// Since when the answer has bytes and the client gives no room for them.
+    blocked_since_us: Cell<Option<u64>>,
+}
+
+impl Stream {
+    /// When the answer ends at the latest; `u64::MAX` while there is none.
+    pub(crate) fn ends_at_us(&self) -> u64 {
+        self.ends_at_us.get()
+    }
+
+    pub(crate) fn blocked_since_us(&self) -> Option<u64> {
+        self.blocked_since_us.get()
+    }
+}
 
 impl Running {
     /// True when the client must be told not to send another request here.
     pub(crate) fn is_last_answer(&self) -> bool {
-        self.0.leaving.get() && !self.0.is_http2()
+        self.connection.leaving.get() && !self.connection.is_http2()
     }
 
     /// True when part of the request's body has not been read. If nobody takes it, the connection
     /// cannot be used again. A later request's body, in a pipeline, does not count.
     pub(crate) fn is_body_open(&self) -> bool {
-        let (heads, open) = self.0.body_open.get();
-        open && heads == self.0.served.get() && !self.0.is_http2()
+        let (heads, open) = self.connection.body_open.get();
+        open && heads == self.connection.served.get() && !self.connection.is_http2()
+    }
+
+    /// The head of the answer is known.
+    pub(crate) fn answer_began(&self, ends_at_us: u64) {
+        match &self.stream {
+            Some(stream) => stream.ends_at_us.set(ends_at_us),
+            None => self.connection.answer_ends_us.set(ends_at_us),
+        }
+    }
+
+    /// HTTP/2 asks for more of a body only when the client has room for it.
+    pub(crate) fn body_polled(&self, waits_for_body: bool, now_us: impl FnOnce() -> u64) {
+        if let Some(stream) = &self.stream {
+            let blocked_since_us = (!waits_for_body).then(now_us);
+            stream.blocked_since_us.set(blocked_since_us);
+        }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let connection = &self.0;
+        let connection = &self.connection;
         let running = connection.running.get().saturating_sub(1);
         connection.running.set(running);
         if running > 0 {

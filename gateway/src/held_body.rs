@@ -240,6 +240,17 @@ impl Drop for Held {
     }
 }
 
+impl AnswerBody {
+    /// When it ends at the latest. A client that hardly reads keeps it from being looked at, so
+    /// the connection keeps this bound too.
+    pub(crate) fn ends_at_us(&self) -> u64 {
+        match self {
+            Self::Own(_) => u64::MAX,
+            Self::Held(held) => held.bounds.first().0,
+        }
+    }
+}
+
 impl Body for AnswerBody {
     type Data = Bytes;
     type Error = Cut;

@@ -67,6 +67,10 @@ impl Serve for Service {
         matches!(body, AnswerBody::Own(_))
     }
 
+    fn ends_at_us(body: &AnswerBody) -> u64 {
+        body.ends_at_us()
+    }
+
     fn broken(&self, connection: &Connection) -> Response<AnswerBody> {
         let mut answer = self.own(Reason::Internal, "the request was given up; it is logged");
         if connection.protocol() == Protocol::Http2 {

@@ -4,12 +4,14 @@
 //! never look at the bytes.
 
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use crate::connection::Running;
+use crate::now::Now;
 
 pin_project! {
     /// Dropping it ends the request.
@@ -17,16 +19,14 @@ pin_project! {
         // Declared first, so dropped first: the permits are back before the connection is idle.
         #[pin]
         body: B,
-        _running: Running,
+        running: Running,
+        now: Rc<Now>,
     }
 }
 
 impl<B> Tracked<B> {
-    pub(crate) fn new(body: B, running: Running) -> Self {
-        Self {
-            body,
-            _running: running,
-        }
+    pub(crate) fn new(body: B, running: Running, now: Rc<Now>) -> Self {
+        Self { body, running, now }
     }
 }
 
@@ -38,7 +38,11 @@ impl<B: Body> Body for Tracked<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        self.project().body.poll_frame(cx)
+        let this = self.project();
+        let frame = this.body.poll_frame(cx);
+        this.running
+            .body_polled(frame.is_pending(), || this.now.last_us());
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

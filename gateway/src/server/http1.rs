@@ -76,14 +76,18 @@ pub(super) async fn drive<S: Serve>(
                     return Poll::Ready(Outcome::Overdue(Overdue::Unwatched));
                 }
                 Overdue::Unwatched => {}
-                over @ (Overdue::Silent | Overdue::Idle | Overdue::Head | Overdue::Stalled) => {
+                over @ (Overdue::Silent
+                | Overdue::Idle
+                | Overdue::Head
+                | Overdue::Late
+                | Overdue::Stalled) => {
                     return Poll::Ready(Outcome::Overdue(over));
                 }
             }
         }
     })
     .await;
-    if let Outcome::Overdue(Overdue::Stalled) = outcome {
+    if let Outcome::Overdue(Overdue::Stalled | Overdue::Late) = outcome {
         // Before the exchange is dropped: it counts why it ended.
         connection.set_fate(Fate::SlowClient);
     }
@@ -125,6 +129,6 @@ fn end_of_overdue<S: Serve>(
     match overdue {
         Overdue::Silent | Overdue::Idle | Overdue::Aged | Overdue::Unwatched => End::Quiet,
         Overdue::Head => End::Answer(context.service.refuse(connection, HeadFault::Timeout)),
-        Overdue::Stalled => End::Reset,
+        Overdue::Stalled | Overdue::Late => End::Reset,
     }
 }

@@ -19,10 +19,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 
 use super::bounds::Bounds;
 use super::client_io::{ClientIo, Socket};
+use super::stream::Bounded;
 use super::tasks::Tasks;
 use super::watchdog::{Overdue, Watchdog};
 use super::{Context, End, Serve, answer};
 use crate::connection::{Connection, Fate};
+use crate::now::Now;
 
 /// Streams that one client may have open.
 const STREAMS_MAX: u32 = 100;
@@ -42,11 +44,29 @@ const PING_ANSWER: Duration = Duration::from_secs(15);
 
 /// hyper's tasks, one per stream, owned by the connection.
 #[derive(Clone, Debug)]
-struct Streams(Rc<Tasks>);
+struct Streams {
+    tasks: Rc<Tasks>,
+    connection: Rc<Connection>,
+    now: Rc<Now>,
+    write_stall_us: u64,
+}
 
 impl<F: Future<Output = ()> + 'static> Executor<F> for Streams {
-    fn execute(&self, stream: F) {
-        self.0.spawn(stream);
+    fn execute(&self, task: F) {
+        // hyper hands a stream over right after it has begun its request.
+        match self.connection.take_stream() {
+            Some(stream) => {
+                let (now, stall_us) = (Rc::clone(&self.now), self.write_stall_us);
+                self.tasks.spawn(Bounded {
+                    task,
+                    stream,
+                    now,
+                    stall_us,
+                    sleep: None,
+                });
+            }
+            None => self.tasks.spawn(task),
+        }
     }
 }
 
@@ -73,7 +93,12 @@ pub(super) async fn drive<S: Serve>(
         let running = connection.begin_request(false);
         answer(service.clone(), Rc::clone(connection), request, running)
     });
-    let streams = Streams(Rc::new(Tasks::new("stream")));
+    let streams = Streams {
+        tasks: Rc::new(Tasks::new("stream")),
+        connection: Rc::clone(connection),
+        now: Rc::clone(&context.now),
+        write_stall_us: context.bounds.write_stall_us,
+    };
     let mut http = pin!(builder(&context.bounds, streams.clone()).serve_connection(io, service));
     connection.became_idle();
     let mut watchdog = Watchdog::new(&context.now, context.bounds, connection);
@@ -95,7 +120,11 @@ pub(super) async fn drive<S: Serve>(
                 Overdue::Aged => connection.leave(),
                 Overdue::Idle if !told_to_go => connection.leave(),
                 Overdue::Unwatched => {}
-                over @ (Overdue::Silent | Overdue::Idle | Overdue::Head | Overdue::Stalled) => {
+                over @ (Overdue::Silent
+                | Overdue::Idle
+                | Overdue::Head
+                | Overdue::Late
+                | Overdue::Stalled) => {
                     return Poll::Ready(Outcome::Overdue(over));
                 }
             }

@@ -17,6 +17,7 @@ mod http2;
 mod linger;
 mod listen;
 mod refusal;
+mod stream;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -59,6 +60,9 @@ pub(crate) trait Serve: Clone + 'static {
 
     /// True when nobody is left who reads the request's body.
     fn is_own(body: &Self::Body) -> bool;
+
+    /// When an answer ends at the latest, whether its body is looked at or not.
+    fn ends_at_us(body: &Self::Body) -> u64;
 
     /// The answer when [`Self::serve`] panicked.
     fn broken(&self, connection: &Connection) -> Response<Self::Body>;
@@ -134,5 +138,6 @@ async fn answer<S: Serve>(
             .headers_mut()
             .insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    Ok(response.map(|body| Tracked::new(body, running)))
+    running.answer_began(S::ends_at_us(response.body()));
+    Ok(response.map(|body| Tracked::new(body, running, service.now())))
 }

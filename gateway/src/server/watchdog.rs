@@ -17,6 +17,8 @@ use crate::now::Now;
 const LEAVING_HEAD_US: u64 = 2_000_000;
 /// Longest wait for an HTTP/2 client that was told to go and has nothing running.
 const GOODBYE_US: u64 = 2_000_000;
+/// So much later than the body's own bound, which tells the reason better.
+const LATE_US: u64 = 250_000;
 /// How often a client is looked at whose bytes nobody waits for.
 const LOOK_US: u64 = 50_000;
 /// Age at which a connection takes its last request, so that clients spread anew.
@@ -35,6 +37,9 @@ pub(super) enum Overdue {
     Head,
     /// The client does not read.
     Stalled,
+    /// An answer that ought to have ended. Its body's own bound is looked at only when the client
+    /// takes more of it.
+    Late,
     /// Old enough for its last request.
     Aged,
     /// Nobody waits for the client's bytes: see whether it is still there.
@@ -147,6 +152,12 @@ impl Watchdog {
                 let at_us = self.look_us.get_or_insert_with(|| now.read_us() + LOOK_US);
                 consider(*at_us, Overdue::Unwatched);
             }
+        }
+        if connection.phase() == Phase::Busy {
+            consider(
+                connection.answer_ends_us().saturating_add(LATE_US),
+                Overdue::Late,
+            );
         }
         if let Some(blocked_us) = connection.blocked_since_us() {
             consider(

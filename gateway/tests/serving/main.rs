@@ -26,7 +26,8 @@ use crate::stub::Stub;
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A gateway of two threads before `stub`. `/one` has a single slot, `/many` has 100.
+/// A gateway of two threads before `stub`. `/one` has a single slot, `/many` has 100, `/brief`
+/// one that is held for a second at most.
 struct Gateway {
     running: Option<Running>,
     at: std::net::SocketAddr,
@@ -39,7 +40,9 @@ fn policy(stub: &Stub, http: &str) -> String {
          [[routes]]\nid = \"one\"\npath = \"/one\"\nupstream = \"stub\"\n\
          compartment = {{ limit = 1 }}\n\
          [[routes]]\nid = \"many\"\npath = \"/many\"\nupstream = \"stub\"\n\
-         compartment = {{ limit = 100 }}\n",
+         compartment = {{ limit = 100 }}\n\
+         [[routes]]\nid = \"brief\"\npath = \"/brief\"\nupstream = \"stub\"\n\
+         compartment = {{ limit = 1 }}\ntimeout = {{ attempt = \"500ms\", total = \"1s\" }}\n",
         stub.at
     )
 }

@@ -112,3 +112,23 @@ fn leaving_finishes_what_runs_and_closes() {
     });
     assert!(server.census.wait_empty(PATIENCE));
 }
+
+#[test]
+fn a_client_that_gives_no_room_loses_its_stream_and_nothing_else() {
+    let server = server(|bounds| bounds.write_stall_us = 200_000);
+    with_client(&server, async |mut sender, _connection, _socket| {
+        let request = Request::get("http://a/endless").body(Empty::new()).unwrap();
+        let mut deaf = sender.send_request(request).await.unwrap();
+        while count(&server.seen.dropped) < 1 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(ask(&mut sender, "/b").await.unwrap(), "/b 0");
+        let ended = loop {
+            match deaf.body_mut().frame().await {
+                Some(Ok(_)) => {}
+                other => break other,
+            }
+        };
+        assert!(ended.unwrap().is_err(), "a cut answer looks whole");
+    });
+}

@@ -113,6 +113,10 @@ impl Serve for Script {
         true
     }
 
+    fn ends_at_us(_: &ScriptBody) -> u64 {
+        u64::MAX
+    }
+
     fn broken(&self, _: &Connection) -> Response<ScriptBody> {
         text(500, "broken".to_owned())
     }
