@@ -130,12 +130,15 @@ impl<'a> Attempts<'a> {
     /// Reads the beginning of the client's body, if it is here already: what is broken from the
     /// start must not reach the upstream.
     pub(crate) async fn look_at_body(&mut self) -> Result<(), Fault> {
-        let Some(pump) = &self.pump else {
+        let Some(pump) = self.pump.clone() else {
             return Ok(());
         };
         let mut looked = false;
         poll_fn(|cx| {
             pump.fill(cx).map_err(Fault::Client)?;
+            if pump.is_end_awaited() {
+                return self.poll_bounds(cx).map(Err);
+            }
             if looked || pump.has_begun() {
                 return Poll::Ready(Ok(()));
             }

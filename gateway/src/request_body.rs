@@ -95,6 +95,14 @@ impl Pump {
         state.frames > 0 || state.source.is_none()
     }
 
+    /// True when a request without a byte of body is announced, and its end has not come: sent
+    /// now, it would be whole, whatever the client still says.
+    pub(crate) fn is_end_awaited(&self) -> bool {
+        let mut state = self.0.borrow_mut();
+        state.starved |= state.length == Some(0);
+        state.length == Some(0) && state.source.is_some()
+    }
+
     /// True when the whole body is here and can be sent again.
     pub(crate) fn can_repeat(&self) -> bool {
         let state = self.0.borrow();
@@ -113,7 +121,7 @@ impl Pump {
 
 impl State {
     fn fill(&mut self, cx: &mut Context<'_>) -> Result<(), BodyFault> {
-        while self.ahead_bytes < AHEAD_BYTES_MAX && self.ahead.len() < AHEAD_FRAMES_MAX {
+        while self.has_room() || self.is_complete_but_for_its_end() {
             let Some(source) = &mut self.source else {
                 break;
             };
@@ -130,6 +138,15 @@ impl State {
             }
         }
         self.fault.map_or(Ok(()), Err)
+    }
+
+    fn has_room(&self) -> bool {
+        self.ahead_bytes < AHEAD_BYTES_MAX && self.ahead.len() < AHEAD_FRAMES_MAX
+    }
+
+    /// HTTP/2 ends a body apart from its length, so more than was announced may still come.
+    fn is_complete_but_for_its_end(&self) -> bool {
+        self.source.is_some() && self.length.is_some_and(|length| self.read_bytes >= length)
     }
 
     fn take(&mut self, data: Bytes) {
@@ -163,10 +180,15 @@ impl State {
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyFault>>> {
-        if self.ahead.is_empty()
+        if self.ahead.len() <= 1
             && let Err(fault) = self.fill(cx)
         {
             return Poll::Ready(Some(Err(fault)));
+        }
+        // The last piece makes the request whole at the upstream: it waits for the end.
+        if self.ahead.len() == 1 && self.is_complete_but_for_its_end() {
+            self.starved = true;
+            return Poll::Pending;
         }
         match self.ahead.pop_front() {
             Some(data) => {
