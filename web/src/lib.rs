@@ -9,6 +9,7 @@ mod bar;
 mod compartment;
 mod edit;
 mod effective;
+mod filter;
 mod fleet;
 mod frame;
 mod isolation;
@@ -28,13 +29,12 @@ pub use askama::{Error as RenderError, Template};
 pub use bar::Bar;
 pub use edit::{COMMENT_CHARS_MAX, Conflict, Danger, Edit, Settable, parse_limit};
 pub use effective::{Effective, Origin, effective_values};
+pub use filter::{Filter, Sort};
 pub use fleet::{GatewayRow, GatewayState};
 pub use frame::{Fleet, Frame, Freshness, INTERVALS_MISSED_MAX, Moment, REPORT_INTERVAL_MS};
 pub use isolation::{NotIsolated, not_isolated};
 pub use lately::{Lately, Look};
-pub use overview::{
-    CHANGES_MAX, ChangeRow, Filter, GATEWAYS_MAX, Overview, ROWS_MAX, Row, Sort, Totals,
-};
+pub use overview::{CHANGES_MAX, ChangeRow, GATEWAYS_MAX, Overview, ROWS_MAX, Row, Totals};
 pub use problem::Problem;
 pub use reading::Reading;
 pub use reason::{ReasonRow, reason_rows};

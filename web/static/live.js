@@ -90,6 +90,7 @@
     if (title !== undefined && title !== verdict) {
       verdict = title;
       announce.textContent = title;
+      document.title = `${title} Overview · Bulkhead`;
     }
     const moved = document.getElementById("moved");
     const generation = document.getElementById("strip")?.dataset.generation;
@@ -106,7 +107,7 @@
     if (missed === MISSED_MAX) announce.textContent = "The figures are stale: the server does not answer.";
     badge(`stale, no answer for ${age()}`, "stale");
     for (const part of live()) {
-      if (part.id !== "strip" && part.id !== "verdict") part.classList.add("old");
+      if (!["strip", "verdict", "side"].includes(part.id)) part.classList.add("old");
     }
   }
 

@@ -1,4 +1,4 @@
-//! What the page of a compartment says of the policy: values in force, their origin, what is shared.
+//! What the page of a compartment says of the policy: values, origins, what is shared.
 //!
 //! Separate from the samples because these are derived from a whole document.
 

@@ -5,7 +5,9 @@
 use compartment::{Figures, Level, Rejection};
 
 use super::{HOSTILE, both, figures, frame, gateway, moment, one_gone, rejecting};
-use crate::{ChangeRow, Filter, Fleet, Frame, Freshness, GatewayState, Look, Overview, Reading};
+use crate::{
+    ChangeRow, Filter, Fleet, Frame, Freshness, GatewayRow, GatewayState, Look, Overview, Reading,
+};
 
 fn changes() -> Vec<ChangeRow> {
     let change = |generation, author: &str, comment: &str, at| ChangeRow {
@@ -92,75 +94,90 @@ fn readings_in_trouble() -> Vec<Reading> {
     }])
 }
 
+fn page(frame: Frame, figures: &[Figures], gateways: Vec<GatewayRow>) -> Overview {
+    Overview::new(
+        frame,
+        Filter::default(),
+        3,
+        readings(figures),
+        gateways,
+        changes(),
+    )
+}
+
+fn in_trouble(filter: Filter) -> Overview {
+    Overview::new(frame(), filter, 3, readings_in_trouble(), both(), changes())
+}
+
+fn empty() -> Overview {
+    let fleet = Fleet {
+        known: 1,
+        reporting: 1,
+        running: 1,
+        refused: 0,
+    };
+    let frame = Frame {
+        generation: 1,
+        fleet,
+        signed_in: true,
+        ..frame()
+    };
+    let gateways = vec![gateway("gw-a", GatewayState::Running)];
+    Overview::new(
+        frame,
+        Filter::default(),
+        0,
+        Vec::new(),
+        gateways,
+        Vec::new(),
+    )
+}
+
+fn stale() -> Overview {
+    let fleet = Fleet {
+        known: 2,
+        reporting: 0,
+        running: 2,
+        refused: 0,
+    };
+    let frame = Frame {
+        freshness: Freshness::Age { age_ms: 14_000 },
+        fleet,
+        ..frame()
+    };
+    let gateways = vec![
+        gateway("gw-a", GatewayState::Silent),
+        gateway("gw-b", GatewayState::Gone),
+    ];
+    page(frame, &shop(), gateways)
+}
+
 impl Overview {
     /// Every state of the page.
     pub fn samples() -> Vec<(&'static str, Self)> {
-        let page = |frame, figures: &[Figures], gateways| {
-            Self::new(
-                frame,
-                Filter::default(),
-                3,
-                readings(figures),
-                gateways,
-                changes(),
-            )
+        let fleet = Fleet {
+            known: 2,
+            reporting: 1,
+            running: 1,
+            refused: 0,
         };
-        let in_trouble = Self::new(
-            frame(),
-            Filter::default(),
-            3,
-            readings_in_trouble(),
-            both(),
-            changes(),
-        );
-        let nothing = Frame {
-            generation: 0,
-            fleet: Fleet {
-                known: 1,
-                reporting: 1,
-                running: 0,
-                refused: 0,
-            },
-            ..frame()
-        };
-        let idle = vec![gateway("gw-a", GatewayState::Lagging)];
-        let empty = Self::new(nothing, Filter::default(), 0, Vec::new(), idle, Vec::new());
-        let stale = Frame {
-            freshness: Freshness::Age { age_ms: 14_000 },
-            fleet: Fleet {
-                known: 2,
-                reporting: 0,
-                running: 2,
-                refused: 0,
-            },
-            ..frame()
-        };
-        let silent = vec![
-            gateway("gw-a", GatewayState::Silent),
-            gateway("gw-b", GatewayState::Gone),
-        ];
-        let gone = Frame {
-            fleet: Fleet {
-                known: 2,
-                reporting: 1,
-                running: 1,
-                refused: 0,
-            },
-            ..frame()
-        };
+        let gone = Frame { fleet, ..frame() };
+        let fleet = Fleet::default();
         let alone = Frame {
-            fleet: Fleet::default(),
+            fleet,
             freshness: Freshness::Never,
+            lately_ms: 0,
             ..frame()
         };
-        let narrow = Filter::parse("route", "1", "inventory", "rejected");
-        let narrow = Self::new(frame(), narrow, 3, readings_in_trouble(), both(), changes());
         vec![
-            ("empty", empty),
+            ("empty", empty()),
             ("healthy", page(frame(), &shop(), both())),
-            ("saturated", in_trouble),
-            ("filtered", narrow),
-            ("stale", page(stale, &shop(), silent)),
+            ("saturated", in_trouble(Filter::default())),
+            (
+                "filtered",
+                in_trouble(Filter::parse("route", "1", "inventory", "rejected")),
+            ),
+            ("stale", stale()),
             ("gateway_gone", page(gone, &shop(), one_gone())),
             ("no_gateway", page(alone, &[], Vec::new())),
             ("refused", Self::refused_sample()),
