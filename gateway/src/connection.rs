@@ -223,6 +223,11 @@ impl Connection {
         self.new_stream.take()
     }
 
+    /// Requests so far.
+    pub(crate) fn served(&self) -> u32 {
+        self.served.get()
+    }
+
     /// HTTP/1: when the answer under way ends at the latest.
     pub(crate) fn answer_ends_us(&self) -> u64 {
         self.answer_ends_us.get()

@@ -12,6 +12,8 @@ use crate::clock::whole_us;
 const FIELDS_INLINE: usize = 100;
 /// Method, spaces and version of a request line, beside its target.
 const REQUEST_LINE_EXTRA_BYTES: usize = 64;
+/// Long enough for most clients that have more to ask.
+const REST_US: u64 = 2_000_000;
 /// Most bytes that hyper buffers in one direction of an HTTP/1 connection.
 const BUFFER_BYTES_MAX: usize = 128 * 1024;
 
@@ -25,6 +27,8 @@ pub(crate) struct Bounds {
     pub(crate) header_fields_max: usize,
     pub(crate) target_bytes_max: usize,
     pub(crate) connections_max: u32,
+    /// After so long without a request an HTTP/1 connection keeps no buffers.
+    pub(crate) rest_us: u64,
 }
 
 impl Bounds {
@@ -37,6 +41,7 @@ impl Bounds {
             header_fields_max: usize_of(http.header_fields_max),
             target_bytes_max: usize_of(http.target_bytes_max),
             connections_max: http.connections_max,
+            rest_us: REST_US,
         }
     }
 
@@ -50,6 +55,7 @@ impl Bounds {
             header_fields_max: 100,
             target_bytes_max: 8 * 1024,
             connections_max: 10_000,
+            rest_us: REST_US,
         }
     }
 

@@ -44,7 +44,7 @@ impl ClientIo {
         clock: Clock,
     ) -> Self {
         let (frames, reader) = match connection.protocol() {
-            Protocol::Http1 => (None, Some(Box::new(Reader::new()))),
+            Protocol::Http1 => (None, Some(Box::new(Reader::after(connection.served())))),
             Protocol::Http2 => (Some(Box::new(FrameWatch::new(clock))), None),
         };
         Self {

@@ -26,9 +26,10 @@ pub(super) async fn detect<S: Serve>(
     socket: &Socket,
     connection: &Rc<Connection>,
     context: &Context<S>,
+    watchdog: &mut Watchdog,
 ) -> Result<(Protocol, Bytes), End> {
-    let mut watchdog = Watchdog::new(&context.now, context.bounds, connection);
-    let mut buffer = BytesMut::zeroed(FIRST_READ_BYTES_MAX);
+    // Only for clients that speak: a silent one costs no buffer.
+    let mut buffer = BytesMut::new();
     let mut filled = 0_usize;
     let found = poll_fn(|cx| {
         connection.remember_waker(cx.waker());
@@ -76,6 +77,12 @@ fn read_first(
     buffer: &mut BytesMut,
     filled: &mut usize,
 ) -> Poll<Found> {
+    if buffer.is_empty() {
+        if ready!(socket.borrow().poll_read_ready(cx)).is_err() {
+            return Poll::Ready(Found::Gone);
+        }
+        buffer.resize(FIRST_READ_BYTES_MAX, 0);
+    }
     loop {
         let mut room = ReadBuf::new(buffer.get_mut(*filled..).unwrap_or_default());
         let read = ready!(Pin::new(&mut *socket.borrow_mut()).poll_read(cx, &mut room));

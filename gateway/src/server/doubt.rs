@@ -81,6 +81,14 @@ impl Reader {
         }
     }
 
+    /// The same, with so many heads read before.
+    pub(crate) fn after(heads: u32) -> Self {
+        Self {
+            heads,
+            ..Self::new()
+        }
+    }
+
     /// Heads read to their end.
     pub(crate) fn heads(&self) -> u32 {
         self.heads

@@ -26,14 +26,17 @@ enum Outcome {
     Overdue(Overdue),
     /// The next head cannot be read without doubt, and the answers before it are out.
     Doubt,
+    Restful,
 }
 
+/// Until it ends, or has been idle for a while: then what was read of the next head.
 pub(super) async fn drive<S: Serve>(
     socket: &Socket,
     prefix: Bytes,
     connection: &Rc<Connection>,
     context: &Context<S>,
-) -> End {
+    watchdog: &mut Watchdog,
+) -> Result<Bytes, End> {
     let io = TokioIo::new(ClientIo::new(
         socket,
         prefix,
@@ -50,7 +53,6 @@ pub(super) async fn drive<S: Serve>(
         )
     });
     let mut http = context.bounds.http1().serve_connection(io, service);
-    let mut watchdog = Watchdog::new(&context.now, context.bounds, connection);
     let (mut told_to_close, mut closed_idle) = (false, false);
     let outcome = poll_fn(|cx| {
         connection.remember_waker(cx.waker());
@@ -71,6 +73,7 @@ pub(super) async fn drive<S: Serve>(
             }
             match ready!(watchdog.poll(cx, connection)) {
                 Overdue::Aged => connection.leave(),
+                Overdue::Restful => return Poll::Ready(Outcome::Restful),
                 Overdue::Unwatched if linger::has_left(&socket.borrow(), cx) => {
                     connection.set_fate(Fate::ClientGone);
                     return Poll::Ready(Outcome::Overdue(Overdue::Unwatched));
@@ -92,7 +95,8 @@ pub(super) async fn drive<S: Serve>(
         connection.set_fate(Fate::SlowClient);
     }
     let unread = http.into_parts().read_buf;
-    match outcome {
+    Err(match outcome {
+        Outcome::Restful => return Ok(unread),
         Outcome::Overdue(overdue) => end_of_overdue(overdue, connection, context),
         Outcome::Doubt => End::Answer(context.service.refuse(connection, HeadFault::Malformed)),
         Outcome::Finished(_) if connection.fate() == Fate::ClientGone => End::Quiet,
@@ -106,7 +110,33 @@ pub(super) async fn drive<S: Serve>(
         // was cut. In HTTP/1.1 the missing last chunk or bytes tell.
         Outcome::Finished(Err(_)) if connection.is_old_version() => End::Reset,
         Outcome::Finished(Err(_)) => End::Linger,
-    }
+    })
+}
+
+/// Keeps nothing but the socket until the client sends again. An error is the connection's end.
+pub(super) async fn rest(
+    socket: &Socket,
+    connection: &Connection,
+    watchdog: &mut Watchdog,
+) -> Result<(), End> {
+    watchdog.set_resting(true);
+    let awake = poll_fn(|cx| {
+        connection.remember_waker(cx.waker());
+        // Its end counts as something to read.
+        if socket.borrow().poll_read_ready(cx).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        if connection.is_leaving() && may_close(connection, socket) {
+            return Poll::Ready(Err(End::Quiet));
+        }
+        while ready!(watchdog.poll(cx, connection)) == Overdue::Aged {
+            connection.leave();
+        }
+        Poll::Ready(Err(End::Quiet))
+    })
+    .await;
+    watchdog.set_resting(false);
+    awake
 }
 
 /// While a head is arriving hyper would drop it; it is served first. The same for bytes that the
@@ -127,7 +157,9 @@ fn end_of_overdue<S: Serve>(
     context: &Context<S>,
 ) -> End {
     match overdue {
-        Overdue::Silent | Overdue::Idle | Overdue::Aged | Overdue::Unwatched => End::Quiet,
+        Overdue::Silent | Overdue::Restful | Overdue::Idle | Overdue::Aged | Overdue::Unwatched => {
+            End::Quiet
+        }
         Overdue::Head => End::Answer(context.service.refuse(connection, HeadFault::Timeout)),
         Overdue::Stalled | Overdue::Late => End::Reset,
     }

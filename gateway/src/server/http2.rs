@@ -80,6 +80,7 @@ pub(super) async fn drive<S: Serve>(
     prefix: Bytes,
     connection: &Rc<Connection>,
     context: &Context<S>,
+    watchdog: &mut Watchdog,
 ) -> End {
     let io = TokioIo::new(ClientIo::new(
         socket,
@@ -101,7 +102,6 @@ pub(super) async fn drive<S: Serve>(
     };
     let mut http = pin!(builder(&context.bounds, streams.clone()).serve_connection(io, service));
     connection.became_idle();
-    let mut watchdog = Watchdog::new(&context.now, context.bounds, connection);
     let mut told_to_go = false;
     let outcome = poll_fn(|cx| {
         connection.remember_waker(cx.waker());
@@ -119,7 +119,7 @@ pub(super) async fn drive<S: Serve>(
             match ready!(watchdog.poll(cx, connection)) {
                 Overdue::Aged => connection.leave(),
                 Overdue::Idle if !told_to_go => connection.leave(),
-                Overdue::Unwatched => {}
+                Overdue::Unwatched | Overdue::Restful => {}
                 over @ (Overdue::Silent
                 | Overdue::Idle
                 | Overdue::Head

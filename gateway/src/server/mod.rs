@@ -43,6 +43,7 @@ pub(crate) use self::listen::{Listeners, bind};
 pub(crate) use self::refusal::HeadFault;
 use self::tasks::Contained;
 pub(crate) use self::tasks::Tasks;
+use self::watchdog::Watchdog;
 use crate::connection::{Connection, Protocol, Running};
 use crate::now::Now;
 
@@ -92,14 +93,44 @@ pub(crate) async fn drive<S: Serve>(
     context: Context<S>,
 ) {
     let socket: Socket = Rc::new(RefCell::new(stream));
-    let end = match detect::detect(&socket, &connection, &context).await {
-        Ok((Protocol::Http1, prefix)) => http1::drive(&socket, prefix, &connection, &context).await,
-        Ok((Protocol::Http2, prefix)) => http2::drive(&socket, prefix, &connection, &context).await,
-        Err(end) => end,
-    };
+    let mut watchdog = Watchdog::new(&context.now, context.bounds, &connection);
+    let end = run(&socket, &connection, &context, &mut watchdog).await;
     // hyper is gone, and its half of the socket with it.
     if let Ok(socket) = Rc::try_unwrap(socket) {
         linger::close(socket.into_inner(), end).await;
+    }
+}
+
+/// From the first byte to the last. The drivers are boxed so that a connection on which nothing
+/// happens does not keep room for them.
+async fn run<S: Serve>(
+    socket: &Socket,
+    connection: &Rc<Connection>,
+    context: &Context<S>,
+    watchdog: &mut Watchdog,
+) -> End {
+    let (protocol, mut read) =
+        match Box::pin(detect::detect(socket, connection, context, watchdog)).await {
+            Ok(found) => found,
+            Err(end) => return end,
+        };
+    if protocol == Protocol::Http2 {
+        return Box::pin(http2::drive(socket, read, connection, context, watchdog)).await;
+    }
+    loop {
+        match Box::pin(http1::drive(socket, read, connection, context, watchdog)).await {
+            Ok(unread) => {
+                if !unread.is_empty() {
+                    // Part of a head came with the request before it.
+                    connection.bytes_arrived();
+                }
+                read = unread;
+            }
+            Err(end) => return end,
+        }
+        if let Err(end) = http1::rest(socket, connection, watchdog).await {
+            return end;
+        }
     }
 }
 

@@ -31,6 +31,8 @@ const AGE_SPREAD_US: u64 = 600_000_000;
 pub(super) enum Overdue {
     /// Not one byte was sent.
     Silent,
+    /// No request for a while: nothing but the socket need be kept.
+    Restful,
     /// No request for too long.
     Idle,
     /// A head that does not end.
@@ -63,6 +65,7 @@ pub(super) struct Watchdog {
     aged_us: u64,
     leaving_since_us: Option<u64>,
     look_us: Option<u64>,
+    resting: bool,
 }
 
 impl Watchdog {
@@ -79,7 +82,13 @@ impl Watchdog {
             aged_us: now_us.saturating_add(AGE_US).saturating_add(spread_us),
             leaving_since_us: None,
             look_us: None,
+            resting: false,
         }
+    }
+
+    /// Whether the connection keeps nothing but its socket.
+    pub(super) fn set_resting(&mut self, resting: bool) {
+        self.resting = resting;
     }
 
     /// Ready when a bound has run out. The task is woken at the latest then.
@@ -129,6 +138,10 @@ impl Watchdog {
                 let since_us = || connection.phase_since_us(|| now.last_us());
                 let at_us = since_us().saturating_add(self.bounds.keepalive_idle_us);
                 consider(at_us, Overdue::Idle);
+                if !self.resting && connection.protocol() == Protocol::Http1 {
+                    let at_us = since_us().saturating_add(self.bounds.rest_us);
+                    consider(at_us, Overdue::Restful);
+                }
                 if let (Some(told_us), Protocol::Http2) =
                     (self.leaving_since_us, connection.protocol())
                 {

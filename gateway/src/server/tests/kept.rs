@@ -59,3 +59,39 @@ fn connections_beyond_the_bound_are_closed_and_the_others_go_on() {
     eventually("its place", || server.census.open() == 1);
     assert_eq!(server.with(get("/b")).answer().status, 200);
 }
+
+#[test]
+fn a_connection_that_rests_goes_on_where_it_was() {
+    let server = server(|bounds| bounds.rest_us = 1_000);
+    let mut client = server.with(get("/a"));
+    client.answer();
+    let pause = || std::thread::sleep(Duration::from_millis(50));
+    pause();
+    client.send(get("/b"));
+    assert_eq!(client.answer().body, "/b 1");
+    // With a part of the next head behind the request that is answered before the rest.
+    client.send(get("/c") + "GET /d HTTP/1.1\r\nho");
+    assert_eq!(client.answer().body, "/c 1");
+    pause();
+    client.send("st: a\r\n\r\n");
+    assert_eq!(client.answer().body, "/d 1");
+    pause();
+    client.send("POST /refuse HTTP/1.1\r\nhost: a\r\ncontent-length: 9000000\r\n\r\n");
+    assert!(client.answer().head.contains("connection: close"));
+}
+
+#[test]
+fn a_connection_that_rests_is_closed_when_idle_and_at_the_end() {
+    let server = server(|bounds| {
+        bounds.rest_us = 1_000;
+        bounds.keepalive_idle_us = 200_000;
+    });
+    let mut client = server.with(get("/a"));
+    client.answer();
+    assert_eq!(client.rest(), (Vec::new(), true));
+    let mut client = server.with(get("/a"));
+    client.answer();
+    server.stage.send_replace(Stage::Leaving);
+    assert_eq!(client.rest(), (Vec::new(), true));
+    assert!(server.census.wait_empty(PATIENCE));
+}
