@@ -105,7 +105,8 @@ pub(crate) fn start(filter: &str) -> Result<Log, Failure> {
             what: "start the thread of the log",
             source,
         })?;
-    let targets: Targets = filter.parse().unwrap_or_default();
+    let info = || Targets::new().with_default(tracing::Level::INFO);
+    let targets: Targets = filter.parse().unwrap_or_else(|_| info());
     let registry = tracing_subscriber::registry().with(targets);
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     // A second subscriber in one process is refused; the first one serves on.

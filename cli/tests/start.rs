@@ -211,6 +211,15 @@ fn a_token_that_can_be_guessed_is_refused_without_being_printed() {
     assert!(!line.contains("hunter2"), "{line}");
 }
 
+/// Tokens in memory stay out of core dumps.
+#[test]
+fn memory_is_left_out_of_core_dumps() {
+    let folder = folder();
+    let up = Process::up(folder.path(), "up", &[]);
+    let filter = format!("/proc/{}/coredump_filter", up.ready["pid"]);
+    assert_eq!(std::fs::read_to_string(filter).unwrap().trim(), "00000000");
+}
+
 #[test]
 fn a_gateway_names_the_sources_it_could_have() {
     let folder = folder();

@@ -44,6 +44,8 @@ fn check_tells_fine_from_wrong_from_unreadable() {
     code(folder.path(), &["check", "empty.toml"], 1);
     std::fs::write(folder.path().join("raw.toml"), b"schema = 1\n\xff\xfe").unwrap();
     assert!(code(folder.path(), &["check", "raw.toml"], 1).contains("line 2"));
+    write("huge.toml", &"#".repeat(33 * 1024 * 1024));
+    assert!(code(folder.path(), &["check", "huge.toml"], 1).contains("at most"));
     assert!(code(folder.path(), &["check", "none.toml"], 2).contains("none.toml"));
 }
 

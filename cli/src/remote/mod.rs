@@ -18,13 +18,13 @@ pub(crate) use history::{list as history, rollback};
 use std::io::Read as _;
 use std::path::Path;
 
-use control_plane::document::{self, LoadError, Loaded, Syntax};
+use control_plane::document::{self, DOCUMENT_BYTES_MAX, LoadError, Loaded, Syntax};
 
 use crate::error::Failure;
 
-/// Largest policy file that is read: what the contract allows and one byte, so that a longer one
-/// is noticed.
+/// As much of a policy file as is read: one byte more than allowed, so that a longer one is noticed.
 const POLICY_BYTES_MAX: u64 = 32 * 1024 * 1024 + 1;
+const _: () = assert!(DOCUMENT_BYTES_MAX == 32 * 1024 * 1024);
 
 /// The text of a policy file and the form it is in. `-` is standard input, in TOML.
 pub(crate) fn read_policy(path: &Path) -> Result<(String, Syntax), Failure> {
@@ -41,6 +41,9 @@ pub(crate) fn read_policy(path: &Path) -> Result<(String, Syntax), Failure> {
         file.take(POLICY_BYTES_MAX)
             .read_to_end(&mut bytes)
             .map_err(unreadable)?;
+    }
+    if bytes.len() > DOCUMENT_BYTES_MAX {
+        return Err(refused(path, &LoadError::TooLarge { bytes: bytes.len() }));
     }
     let syntax = if path == Path::new("-") {
         Syntax::Toml

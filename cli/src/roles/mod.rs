@@ -34,6 +34,7 @@ struct Start {
 
 impl Start {
     fn new(flags: Flags, config: Option<PathBuf>) -> Result<Self, Failure> {
+        keep_memory_out_of_core_dumps();
         let variables = of_this_process();
         let settings = Settings::gather(flags, config, &variables)?;
         let secrets = Secrets::gather(&variables)?;
@@ -59,6 +60,12 @@ impl Start {
             .path("ready_file")
             .map_or(Ok(()), |path| ready::write(&path, ready))
     }
+}
+
+/// Tokens live in memory: the kernel is told to leave every mapping out of a core dump. Where it
+/// cannot be told, an operator's own limit on core dumps is all there is.
+fn keep_memory_out_of_core_dumps() {
+    drop(std::fs::write("/proc/self/coredump_filter", "0"));
 }
 
 const LOOPBACK: [u8; 4] = [127, 0, 0, 1];
