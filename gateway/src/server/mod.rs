@@ -154,8 +154,12 @@ async fn answer<S: Serve>(
     request: Request<Incoming>,
     running: Running,
 ) -> Result<Response<Tracked<S::Body>>, Infallible> {
-    let answering = service.clone().serve(Rc::clone(&connection), request);
-    let mut response = match (Contained { task: answering }).await {
+    // Built where it is awaited: held in a name first, the future would have room for it twice,
+    // and all of it is copied with each request.
+    let answered = Contained {
+        task: service.clone().serve(Rc::clone(&connection), request),
+    };
+    let mut response = match answered.await {
         Ok(response) => response,
         Err(_) => {
             tracing::error!("a request handler panicked; its permits were given back");
