@@ -22,7 +22,8 @@ use control_plane::document::{self, DOCUMENT_BYTES_MAX, LoadError, Loaded, Synta
 
 use crate::error::Failure;
 
-/// As much of a policy file as is read: one byte more than allowed, so that a longer one is noticed.
+/// As much of a policy file as is read: one byte more than allowed, so that a longer one is
+/// noticed.
 const POLICY_BYTES_MAX: u64 = 32 * 1024 * 1024 + 1;
 const _: () = assert!(DOCUMENT_BYTES_MAX == 32 * 1024 * 1024);
 
