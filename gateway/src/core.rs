@@ -28,6 +28,9 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 /// Log lines about refused requests that one core writes in a second.
 const REJECTION_LOGS_PER_S_MAX: u32 = 5;
 
+/// Peers whose address is kept as text.
+const PEERS_MAX: usize = 256;
+
 /// One serving thread.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -43,9 +46,11 @@ pub(crate) struct Core {
     cells: RefCell<CellCache>,
     /// The version and the snapshot that belongs to it.
     snapshot: RefCell<(u64, Option<Rc<Snapshot>>)>,
-    last_peer: RefCell<Option<(IpAddr, Rc<PeerText>)>>,
+    peers: RefCell<Vec<Option<KnownPeer>>>,
     logged: Cell<(u64, u32)>,
 }
+
+type KnownPeer = (IpAddr, Rc<PeerText>);
 
 /// One policy as one core uses it.
 #[derive(Debug)]
@@ -100,7 +105,7 @@ impl Core {
             pools: Pools::default(),
             cells: RefCell::new(CellCache::new()),
             snapshot: RefCell::new((u64::MAX, None)),
-            last_peer: RefCell::new(None),
+            peers: RefCell::new(vec![None; PEERS_MAX]),
             logged: Cell::new((0, 0)),
         })
     }
@@ -167,14 +172,17 @@ impl Core {
             .request_id(self.origin_unix_ms.saturating_add(now_us / 1_000))
     }
 
-    /// The peer's address as text; requests of one connection follow one another mostly.
+    /// The peer's address as text. A newcomer takes the place of whoever had it.
     pub(crate) fn peer_text(&self, peer: IpAddr) -> Rc<PeerText> {
-        let mut last = self.last_peer.borrow_mut();
-        match &*last {
+        let mut peers = self.peers.borrow_mut();
+        let Some(place) = peers.get_mut(place_of(peer)) else {
+            return Rc::new(PeerText::new(peer));
+        };
+        match place {
             Some((known, text)) if *known == peer => Rc::clone(text),
             _ => {
                 let text = Rc::new(PeerText::new(peer));
-                *last = Some((peer, Rc::clone(&text)));
+                *place = Some((peer, Rc::clone(&text)));
                 text
             }
         }
@@ -209,4 +217,14 @@ impl RouteLane {
         };
         rotated(false).chain(rotated(true))
     }
+}
+
+fn place_of(peer: IpAddr) -> usize {
+    let bits = match peer {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()),
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
+    let spread = (bits ^ (bits >> 64)) % 251;
+    const { assert!(PEERS_MAX > 251, "every place exists") };
+    usize::try_from(spread).unwrap_or(0)
 }

@@ -102,7 +102,7 @@ impl PeerText {
             plain.clone()
         };
         Self {
-            plain: ascii(plain.as_bytes()),
+            plain: ascii(plain.into_bytes()),
             node,
         }
     }
@@ -128,7 +128,7 @@ pub(crate) fn to_upstream(headers: &mut HeaderMap, sender: &Sender<'_>, ids: &Id
     headers.insert(REQUEST_ID, sender.request_id.header());
     headers.append(VIA, via(sender.version));
     if let Some(tenant) = sender.tenant {
-        headers.insert(TENANT, ascii(tenant.as_bytes()));
+        headers.insert(TENANT, ascii(tenant.as_bytes().to_vec()));
     }
 }
 
@@ -176,11 +176,18 @@ fn named(headers: &HeaderMap) -> Vec<HeaderName> {
 /// removed before.
 fn set_origin(headers: &mut HeaderMap, sender: &Sender<'_>) {
     let host = headers.get(HOST).cloned();
-    let forwarded = match host.as_ref().and_then(|host| host.to_str().ok()) {
-        Some(host) => format!("for={};host=\"{host}\";proto=http", sender.peer.node),
-        None => format!("for={};proto=http", sender.peer.node),
-    };
-    continue_list(headers, FORWARDED, &ascii(forwarded.as_bytes()));
+    let mut forwarded = Vec::with_capacity(96);
+    for part in [b"for=".as_slice(), sender.peer.node.as_bytes()] {
+        forwarded.extend_from_slice(part);
+    }
+    // The host was checked: nothing in it ends a quoted string.
+    if let Some(host) = &host {
+        for part in [b";host=\"".as_slice(), host.as_bytes(), b"\""] {
+            forwarded.extend_from_slice(part);
+        }
+    }
+    forwarded.extend_from_slice(b";proto=http");
+    continue_list(headers, FORWARDED, &ascii(forwarded));
     continue_list(headers, FORWARDED_FOR, &sender.peer.plain);
     headers
         .entry(FORWARDED_PROTO)

@@ -71,7 +71,7 @@ impl Ids {
         let id = uuid::Builder::from_unix_timestamp_millis(unix_ms, &random).into_uuid();
         let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
         let text = id.as_hyphenated().encode_lower(&mut text);
-        RequestId(ascii(text.as_bytes()))
+        RequestId(ascii(text.as_bytes().to_vec()))
     }
 
     /// The `traceparent` to send: the caller's trace goes on under a span of ours; a caller
@@ -96,7 +96,7 @@ impl Ids {
         if let Some(place) = text.get_mut(53..55) {
             place.copy_from_slice(flags);
         }
-        (ascii(&text), continued)
+        (ascii(text.to_vec()), continued)
     }
 }
 
@@ -141,9 +141,8 @@ fn write_hex(place: Option<&mut [u8]>, number: u64) {
 }
 
 /// A field value of our own making: always visible ASCII.
-pub(crate) fn ascii(text: &[u8]) -> HeaderValue {
-    HeaderValue::from_maybe_shared(Bytes::copy_from_slice(text))
-        .unwrap_or(HeaderValue::from_static("-"))
+pub(crate) fn ascii(text: Vec<u8>) -> HeaderValue {
+    HeaderValue::from_maybe_shared(Bytes::from(text)).unwrap_or(HeaderValue::from_static("-"))
 }
 
 #[cfg(test)]

@@ -176,18 +176,18 @@ impl Live {
             let id = upstream.id.as_str();
             note(Mark::of("upstream", id), "upstream", id);
         }
-        let tenants = || current.tenant_marks.iter().zip(&current.compartments);
-        for (&mark, tenant) in tenants() {
-            note(mark, "tenant", tenant.name().as_str());
+        let mut tenants: HashMap<Mark, &Name> = HashMap::new();
+        for (&mark, tenant) in current.tenant_marks.iter().zip(&current.compartments) {
+            if oldest.by_mark.contains_key(&mark) {
+                note(mark, "tenant", tenant.name().as_str());
+                tenants.insert(mark, tenant.name());
+            }
         }
-        let routes: HashMap<Mark, &Name> = current
+        let routes = current
             .routes
             .iter()
-            .map(|route| (route.route_mark, &route.id))
-            .collect();
-        let tenants: HashMap<Mark, &Name> = tenants()
-            .map(|(&mark, tenant)| (mark, tenant.name()))
-            .collect();
+            .map(|route| (route.route_mark, &route.id));
+        let routes: HashMap<Mark, &Name> = routes.collect();
         for ((route, tenant), &since_us) in &oldest.by_pair {
             if let (Some(route), Some(tenant)) = (routes.get(route), tenants.get(tenant)) {
                 ages.insert(format!("route/{route}/tenant/{tenant}"), age_ms(since_us));

@@ -5,7 +5,7 @@
 //! connections: the permit stands for one.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -49,13 +49,14 @@ impl Dialler {
         }
     }
 
-    /// Connects to one endpoint, address after address, for at most `longest` in all.
+    /// Connects to one endpoint, address after address, each with its share of `longest`: one that
+    /// is silent leaves some for the next.
     pub(crate) async fn dial(
         &self,
         pool: &EndpointPool,
         longest: Duration,
     ) -> Result<Box<Wire>, NoConnection> {
-        let dialled = timeout(longest, self.dial_any(pool)).await;
+        let dialled = timeout(longest, self.dial_any(pool, longest)).await;
         let dialled = dialled.unwrap_or(Err(NoConnection::Timeout));
         if dialled.is_err() {
             pool.shun(self.clock.now_us());
@@ -64,8 +65,13 @@ impl Dialler {
         dialled
     }
 
-    async fn dial_any(&self, pool: &EndpointPool) -> Result<Box<Wire>, NoConnection> {
+    async fn dial_any(
+        &self,
+        pool: &EndpointPool,
+        longest: Duration,
+    ) -> Result<Box<Wire>, NoConnection> {
         let addresses = self.resolver.addresses(&pool.endpoint.host).await?;
+        let share = longest / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut last = NoConnection::Name(NoAddress);
         for &address in addresses.iter() {
             let address = SocketAddr::new(address, pool.endpoint.port);
@@ -73,21 +79,37 @@ impl Dialler {
                 last = NoConnection::Forbidden;
                 continue;
             }
-            match TcpStream::connect(address).await {
-                Ok(stream) => {
+            match timeout(share, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) if self.leads_back(&stream, address) => {
+                    last = NoConnection::Forbidden;
+                }
+                Ok(Ok(stream)) => {
                     // Without it small bodies wait for acknowledgements; nothing else fails.
                     drop(stream.set_nodelay(true));
                     let wire = Wire::new(stream, self.clock.now_us()).await;
                     return wire.map_err(NoConnection::Unusable);
                 }
-                Err(error) => last = NoConnection::Refused(error),
+                Ok(Err(error)) => last = NoConnection::Refused(error),
+                Err(_) => last = NoConnection::Timeout,
             }
         }
         Err(last)
     }
 
+    /// Both ends have one address, so it is this machine's, and a listener on all of them is there.
+    fn leads_back(&self, stream: &TcpStream, to: SocketAddr) -> bool {
+        let from = stream.local_addr().map(|local| local.ip().to_canonical());
+        let everywhere = |own: &SocketAddr| own.ip().is_unspecified() && own.port() == to.port();
+        from.is_ok_and(|from| from == to.ip().to_canonical())
+            && self.own.iter().any(everywhere)
+    }
+
     fn is_forbidden(&self, address: SocketAddr) -> bool {
-        let ip = address.ip().to_canonical();
+        // The kernel takes the unspecified address for this machine.
+        let ip = match address.ip().to_canonical() {
+            ip if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            ip => ip,
+        };
         let own = |own: &SocketAddr| {
             let here = own.ip().is_unspecified() && ip.is_loopback();
             own.port() == address.port() && (own.ip().to_canonical() == ip || here)
@@ -125,6 +147,9 @@ mod tests {
             ("127.0.0.1:8080", true),
             ("[::ffff:127.0.0.1]:8080", true),
             ("127.0.0.1:8443", true),
+            ("0.0.0.0:8080", true),
+            ("[::]:8080", true),
+            ("0.0.0.0:8081", false),
             ("127.0.0.1:8081", false),
             ("10.0.0.1:80", false),
             ("[fd00::1]:80", false),

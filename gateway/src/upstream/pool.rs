@@ -14,8 +14,9 @@ use compartment::policy::Endpoint;
 
 use super::Wire;
 
-/// Idle connections of one route to one endpoint on one core.
-pub(crate) const IDLE_PER_POOL_MAX: usize = 64;
+/// Idle connections of one route to one endpoint on one core. Room for the answers of a busy
+/// instant, which all come to rest before the next requests take them up again.
+const IDLE_PER_POOL_MAX: usize = 256;
 /// Idle connections of one core, over all routes.
 pub(crate) const IDLE_PER_CORE_MAX: usize = 1_024;
 /// An idle connection is not used after this time: below what common servers wait for (5 s), so

@@ -60,7 +60,7 @@ fn one_that_was_closed_while_idle_costs_nothing() {
         // Not to be repeated, so a failure would be seen.
         let answer = bench.ask(post("/one", "ok-close", "pay"));
         assert_eq!(answer.status, 200, "request {n}");
-        eventually("the slot", || bench.in_flight("route/one") == 0);
+        eventually("its close", || bench.stub.closed() == n + 1);
     }
     assert_eq!((bench.stub.arrived(), bench.stub.connections()), (50, 50));
 }

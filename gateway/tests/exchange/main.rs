@@ -75,6 +75,7 @@ fn bench(routes: &[(&str, &str)]) -> Bench {
         source: Source::Document(loaded),
         drain_timeout: Duration::from_secs(5),
         id: "test".to_owned(),
+        forbidden: Vec::new(),
     })
     .unwrap();
     assert!(running.wait_live(PATIENCE));

@@ -38,6 +38,7 @@ struct Log {
     seen: Vec<Seen>,
     arrivals: HashMap<String, usize>,
     connections: usize,
+    closed: usize,
     gone: usize,
 }
 
@@ -59,7 +60,10 @@ impl Stub {
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let shared = Arc::clone(&shared);
-                std::thread::spawn(move || serve(stream, &shared));
+                std::thread::spawn(move || {
+                    serve(stream, &shared);
+                    shared.log.lock().unwrap().closed += 1;
+                });
             }
         });
         stub
@@ -80,6 +84,11 @@ impl Stub {
 
     pub(crate) fn connections(&self) -> usize {
         self.shared.log.lock().unwrap().connections
+    }
+
+    /// Connections that are over, from the stub's side.
+    pub(crate) fn closed(&self) -> usize {
+        self.shared.log.lock().unwrap().closed
     }
 
     /// Exchanges that the gateway left.
