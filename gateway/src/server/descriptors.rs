@@ -76,9 +76,9 @@ mod tests {
 
     #[test]
     fn the_soft_limit_is_read() {
-        let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
-                      Max processes             7823                 7823                 processes\n\
-                      Max open files            1024                 524288               files\n";
+        let limits = "Limit                     Soft Limit           Hard Limit     Units\n\
+                      Max processes             7823                 7823           processes\n\
+                      Max open files            1024                 524288         files\n";
         assert_eq!(parse(limits), Some(1024));
         assert_eq!(
             parse("Max open files            unlimited   unlimited   files\n"),

@@ -55,6 +55,21 @@ struct Due {
     what: Overdue,
 }
 
+impl Due {
+    const NEVER: Self = Self {
+        at_us: u64::MAX,
+        what: Overdue::Idle,
+    };
+
+    /// The nearer of this and a bound that began at `since_us`.
+    fn or(&mut self, since_us: u64, bound_us: u64, what: Overdue) {
+        let at_us = since_us.saturating_add(bound_us);
+        if at_us < self.at_us {
+            *self = Self { at_us, what };
+        }
+    }
+}
+
 /// The timer and what it has to know.
 #[derive(Debug)]
 pub(super) struct Watchdog {
@@ -112,77 +127,57 @@ impl Watchdog {
     }
 
     fn next(&mut self, connection: &Connection) -> Due {
-        let mut due = Due {
-            at_us: u64::MAX,
-            what: Overdue::Idle,
-        };
-        let mut consider = |at_us: u64, what| {
-            if at_us < due.at_us {
-                due = Due { at_us, what };
-            }
-        };
         let now = &self.now;
         if connection.is_leaving() {
             self.leaving_since_us.get_or_insert_with(|| now.read_us());
-        } else {
-            consider(self.aged_us, Overdue::Aged);
         }
+        let mut due = self.of_phase(connection);
+        if !connection.is_leaving() {
+            due.or(self.aged_us, 0, Overdue::Aged);
+        }
+        if let Some(blocked_us) = connection.blocked_since_us() {
+            due.or(blocked_us, self.bounds.write_stall_us, Overdue::Stalled);
+        }
+        if let Some(open_us) = connection.block_open_since_us() {
+            due.or(open_us, self.bounds.header_timeout_us, Overdue::Head);
+        }
+        due
+    }
+
+    fn of_phase(&mut self, connection: &Connection) -> Due {
+        let (now, bounds) = (&self.now, &self.bounds);
         let since_us = || connection.phase_since_us(|| now.read_us());
+        let mut due = Due::NEVER;
         match connection.phase() {
-            Phase::New => {
-                let at_us = since_us().saturating_add(self.bounds.header_timeout_us);
-                consider(at_us, Overdue::Silent);
+            Phase::New => due.or(since_us(), bounds.header_timeout_us, Overdue::Silent),
+            Phase::Head => {
+                due.or(since_us(), bounds.header_timeout_us, Overdue::Head);
+                if let Some(told_us) = self.leaving_since_us {
+                    due.or(told_us, LEAVING_HEAD_US, Overdue::Head);
+                }
             }
             Phase::Idle => {
                 // An answer has just ended, and with it the clock was read.
-                let since_us = || connection.phase_since_us(|| now.last_us());
-                let at_us = since_us().saturating_add(self.bounds.keepalive_idle_us);
-                consider(at_us, Overdue::Idle);
-                if !self.resting && connection.protocol() == Protocol::Http1 {
-                    let at_us = since_us().saturating_add(self.bounds.rest_us);
-                    consider(at_us, Overdue::Restful);
-                }
-                if let (Some(told_us), Protocol::Http2) =
-                    (self.leaving_since_us, connection.protocol())
-                {
-                    consider(
-                        told_us.max(since_us()).saturating_add(GOODBYE_US),
-                        Overdue::Idle,
-                    );
+                let since_us = connection.phase_since_us(|| now.last_us());
+                due.or(since_us, bounds.keepalive_idle_us, Overdue::Idle);
+                match (connection.protocol(), self.leaving_since_us) {
+                    (Protocol::Http1, _) if self.resting => {}
+                    (Protocol::Http1, _) => due.or(since_us, bounds.rest_us, Overdue::Restful),
+                    (Protocol::Http2, Some(told_us)) => {
+                        due.or(told_us.max(since_us), GOODBYE_US, Overdue::Idle);
+                    }
+                    (Protocol::Http2, None) => {}
                 }
             }
-            Phase::Head => {
-                consider(
-                    since_us().saturating_add(self.bounds.header_timeout_us),
-                    Overdue::Head,
-                );
-                if let Some(told_us) = self.leaving_since_us {
-                    consider(told_us.saturating_add(LEAVING_HEAD_US), Overdue::Head);
-                }
-            }
-            Phase::Busy if connection.is_watched() => self.look_us = None,
             Phase::Busy => {
-                let at_us = self.look_us.get_or_insert_with(|| now.read_us() + LOOK_US);
-                consider(*at_us, Overdue::Unwatched);
+                due.or(connection.answer_ends_us(), LATE_US, Overdue::Late);
+                if connection.is_watched() {
+                    self.look_us = None;
+                } else {
+                    let asked_us = *self.look_us.get_or_insert_with(|| now.read_us());
+                    due.or(asked_us, LOOK_US, Overdue::Unwatched);
+                }
             }
-        }
-        if connection.phase() == Phase::Busy {
-            consider(
-                connection.answer_ends_us().saturating_add(LATE_US),
-                Overdue::Late,
-            );
-        }
-        if let Some(blocked_us) = connection.blocked_since_us() {
-            consider(
-                blocked_us.saturating_add(self.bounds.write_stall_us),
-                Overdue::Stalled,
-            );
-        }
-        if let Some(open_us) = connection.block_open_since_us() {
-            consider(
-                open_us.saturating_add(self.bounds.header_timeout_us),
-                Overdue::Head,
-            );
         }
         due
     }

@@ -58,7 +58,8 @@ fn an_unreadable_head_is_told_400_and_closed() {
     let stub = Stub::start();
     let gateway = gateway(&stub, "");
     for head in [
-        "POST /one HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ncontent-length: 4\r\n\r\n0\r\n\r\n",
+        "POST /one HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\
+         content-length: 4\r\n\r\n0\r\n\r\n",
         "POST /one HTTP/1.1\r\nhost: a\r\ncontent-length: 5, 6\r\n\r\nhello",
         "GE(T /one HTTP/1.1\r\nhost: a\r\n\r\n",
         "GET /one HTTP/1.1\r\nhost: a\r\nhost: a\r\n\r\n",

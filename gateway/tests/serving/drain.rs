@@ -96,6 +96,7 @@ fn a_busy_port_is_one_clear_error() {
         source: Source::Document(loaded),
         drain_timeout: PATIENCE,
         id: String::new(),
+        forbidden: Vec::new(),
     })
     .unwrap_err();
     assert_eq!(error.to_string(), format!("cannot listen on {}", stub.at));

@@ -56,6 +56,7 @@ fn gateway(stub: &Stub, http: &str) -> Gateway {
         source: Source::Document(loaded),
         drain_timeout: Duration::from_secs(5),
         id: "test".to_owned(),
+        forbidden: Vec::new(),
     })
     .unwrap();
     assert!(running.wait_live(PATIENCE));
