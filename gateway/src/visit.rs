@@ -181,7 +181,6 @@ impl Visit {
         let lane = self.lane.as_ref().map(|lane| &lane.0);
         let passage = lane.map(|lane| &lane.route.passage);
         tracing::info!(
-            event.name = "bulkhead.request.rejected",
             reason = stop.reason.as_str(),
             compartment.key = &*refusal.key,
             compartment.limit = %refusal.limit,
@@ -190,7 +189,7 @@ impl Visit {
             tenant.id = lane.and_then(|lane| admission::name_of(&lane.policy, self.who)),
             trace.id = self.traceparent.as_ref().and_then(trace_id),
             request.id = std::str::from_utf8(self.request_id.as_bytes()).unwrap_or_default(),
-            "request refused by a limit (sampled)"
+            "bulkhead.request.rejected"
         );
     }
 }
