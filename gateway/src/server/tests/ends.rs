@@ -60,6 +60,22 @@ fn a_panic_costs_its_own_connection_only() {
 }
 
 #[test]
+fn a_panic_in_a_body_cuts_its_answer_and_nothing_else() {
+    let server = server(|_| {});
+    let mut other = server.with(get("/a"));
+    other.answer();
+    let (bytes, _) = server.with(get("/break")).rest();
+    assert!(
+        find(&bytes, b"\r\n0\r\n").is_none(),
+        "a cut answer looks whole"
+    );
+    eventually("one connection left", || server.census.open() == 1);
+    assert_eq!(count(&server.seen.dropped), 2);
+    other.send(get("/b"));
+    assert_eq!(other.answer().body, "/b 1");
+}
+
+#[test]
 fn a_refused_upload_can_read_its_answer() {
     let server = server(|_| {});
     let size = 20_000_000;

@@ -92,11 +92,12 @@ impl Serve for Script {
                 tokio::time::sleep(Duration::from_millis(700)).await;
                 text(200, "late".to_owned())
             }
-            "/endless" | "/cut" => {
-                let mut left = if path == "/cut" { 2 } else { usize::MAX };
+            "/endless" | "/cut" | "/break" => {
+                let mut left = if path == "/endless" { usize::MAX } else { 2 };
                 let chunks = std::iter::from_fn(move || {
                     let _held = &exchange;
                     left = left.checked_sub(1)?;
+                    assert!(left > 0 || path != "/break", "the script says so");
                     Some(if left == 0 {
                         Err(std::io::Error::other("cut"))
                     } else {
