@@ -29,11 +29,16 @@ const ARROWS: [(&str, &[&str]); 6] = [
 ];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
 }
 
 fn walk(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
     for entry in entries {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -51,26 +56,42 @@ fn sources() -> Vec<(PathBuf, String)> {
     for (krate, _) in ARROWS {
         walk(&root().join(krate), ".rs", &mut found);
     }
-    assert!(found.len() > 30, "the walk found only {} files", found.len());
+    assert!(
+        found.len() > 30,
+        "the walk found only {} files",
+        found.len()
+    );
     found.sort();
-    found.into_iter().map(|p| (p.clone(), fs::read_to_string(&p).unwrap())).collect()
+    found
+        .into_iter()
+        .map(|p| (p.clone(), fs::read_to_string(&p).unwrap()))
+        .collect()
 }
 
 /// The part of a file before its unit tests.
 fn without_tests(text: &str) -> &str {
-    let cut = ["\n#[cfg(test)]\nmod tests {", "\n#[cfg(all(test, not(loom)))]\nmod tests {"]
-        .iter()
-        .filter_map(|mark| text.find(mark))
-        .min();
+    let cut = [
+        "\n#[cfg(test)]\nmod tests {",
+        "\n#[cfg(all(test, not(loom)))]\nmod tests {",
+    ]
+    .iter()
+    .filter_map(|mark| text.find(mark))
+    .min();
     &text[..cut.unwrap_or(text.len())]
 }
 
 fn is_test_file(path: &Path) -> bool {
-    path.components().any(|c| ["tests", "benches"].contains(&c.as_os_str().to_str().unwrap()))
+    path.components()
+        .any(|c| ["tests", "benches"].contains(&c.as_os_str().to_str().unwrap()))
 }
 
 fn none(broken: &[String]) {
-    assert!(broken.is_empty(), "{} broken:\n{}", broken.len(), broken.join("\n"));
+    assert!(
+        broken.is_empty(),
+        "{} broken:\n{}",
+        broken.len(),
+        broken.join("\n")
+    );
 }
 
 #[test]
@@ -94,7 +115,11 @@ fn files_and_lines_are_short() {
         }
         for (n, line) in text.lines().enumerate() {
             if line.chars().count() > LINE_COLUMNS_MAX {
-                broken.push(format!("{}:{}: over {LINE_COLUMNS_MAX} columns", path.display(), n + 1));
+                broken.push(format!(
+                    "{}:{}: over {LINE_COLUMNS_MAX} columns",
+                    path.display(),
+                    n + 1
+                ));
             }
         }
     }
@@ -113,7 +138,13 @@ fn functions_are_short() {
         let mut open: Option<(usize, usize, String)> = None;
         for (n, line) in without_tests(&text).lines().enumerate() {
             let indent = line.len() - line.trim_start().len();
-            let is_fn = line.trim_start().split('(').next().unwrap().split(' ').any(|w| w == "fn");
+            let is_fn = line
+                .trim_start()
+                .split('(')
+                .next()
+                .unwrap()
+                .split(' ')
+                .any(|w| w == "fn");
             if open.is_none() && is_fn && !line.trim_start().starts_with("//") {
                 open = Some((indent, n, line.trim().to_owned()));
             }
@@ -166,7 +197,10 @@ fn every_ban_has_its_reason() {
     let bans = conf["disallowed-methods"].as_array().unwrap();
     assert!(!bans.is_empty());
     for ban in bans {
-        let reason = ban.get("reason").and_then(|r| r.as_str()).unwrap_or_default();
+        let reason = ban
+            .get("reason")
+            .and_then(|r| r.as_str())
+            .unwrap_or_default();
         assert!(reason.len() > 20, "{ban} has no reason");
     }
 }
@@ -188,7 +222,14 @@ fn no_lint_is_silenced_without_a_word() {
 /// Style 12: deciding takes no lock, awaits nothing and logs nothing.
 #[test]
 fn admission_neither_waits_nor_logs() {
-    let words = [".await", "tracing::", "info!", "warn!", "error!", "println!"];
+    let words = [
+        ".await",
+        "tracing::",
+        "info!",
+        "warn!",
+        "error!",
+        "println!",
+    ];
     let mut broken = Vec::new();
     let root = root();
     let mut decided = vec!["admission.rs", "route.rs", "tenant.rs"]
@@ -199,7 +240,11 @@ fn admission_neither_waits_nor_logs() {
     for path in decided {
         let text = fs::read_to_string(&path).unwrap();
         let code: Vec<_> = without_tests(&text).lines().collect();
-        for (n, line) in code.iter().enumerate().filter(|(_, l)| !l.trim_start().starts_with("//")) {
+        for (n, line) in code
+            .iter()
+            .enumerate()
+            .filter(|(_, l)| !l.trim_start().starts_with("//"))
+        {
             for word in words.iter().filter(|word| line.contains(**word)) {
                 broken.push(format!("{}:{}: {word}", path.display(), n + 1));
             }
@@ -217,7 +262,11 @@ fn locks_stay_in_their_rooms() {
     walk(&root().join("compartment/src"), ".rs", &mut files);
     let mut broken = Vec::new();
     for path in files {
-        let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+        let name = path
+            .strip_prefix(root())
+            .unwrap()
+            .to_string_lossy()
+            .into_owned();
         let text = fs::read_to_string(&path).unwrap();
         if without_tests(&text).contains("Mutex") && !rooms.iter().any(|room| name.contains(room)) {
             broken.push(format!("{name}: a lock outside {rooms:?}"));
@@ -246,7 +295,15 @@ fn invariants_name_their_tests() {
             seen.insert(name.to_owned(), there);
         }
     }
-    let missing: Vec<_> = seen.iter().filter(|(_, there)| !**there).map(|(n, _)| n.clone()).collect();
-    assert!(seen.len() >= 10, "only {} invariants name a test", seen.len());
+    let missing: Vec<_> = seen
+        .iter()
+        .filter(|(_, there)| !**there)
+        .map(|(n, _)| n.clone())
+        .collect();
+    assert!(
+        seen.len() >= 10,
+        "only {} invariants name a test",
+        seen.len()
+    );
     none(&missing);
 }

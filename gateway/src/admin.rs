@@ -47,12 +47,12 @@ pub(crate) struct Admin {
     reporter: Reporter,
     standing: Arc<Standing>,
     clock: Clock,
-    heavy: Semaphore,
+    heavy: Arc<Semaphore>,
 }
 
 impl Admin {
     pub(crate) fn new(reporter: Reporter, standing: Arc<Standing>, clock: Clock) -> Arc<Self> {
-        let heavy = Semaphore::new(HEAVY_PAGES_MAX);
+        let heavy = Arc::new(Semaphore::new(HEAVY_PAGES_MAX));
         Arc::new(Self {
             reporter,
             standing,
@@ -100,11 +100,15 @@ impl Admin {
     /// Reads every compartment on a thread of the blocking pool, so that probes, which share
     /// this thread, are answered meanwhile.
     async fn heavy(self: Arc<Self>, is_metrics: bool) -> Page {
-        // The semaphore is never closed; if it were, the page would just not be bounded.
-        let permit = self.heavy.acquire().await;
+        // The semaphore is never closed; if it were, the page would just not be bounded. The permit
+        // goes with the work: a client that leaves does not end it.
+        let permit = Arc::clone(&self.heavy).acquire_owned().await;
         let own = Arc::clone(&self);
-        let made = tokio::task::spawn_blocking(move || own.render(is_metrics)).await;
-        drop(permit);
+        let made = tokio::task::spawn_blocking(move || {
+            let _until_rendered = permit;
+            own.render(is_metrics)
+        })
+        .await;
         let broken = |_| {
             text(
                 StatusCode::INTERNAL_SERVER_ERROR,

@@ -25,6 +25,8 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// How this gateway names itself to its control plane. Stable over reconnects.
     pub id: String,
+    /// Listeners of this process beside the gateway's own: no upstream may lead to them.
+    pub forbidden: Vec<SocketAddr>,
 }
 
 /// Where policies come from.

@@ -136,8 +136,10 @@ impl State {
             return;
         };
         loop {
+            // Before the look at what is unsaved: whoever comes after it says so again.
+            self.behind.store(false, Ordering::Relaxed);
             let Some(stored) = self.unsaved().take() else {
-                break;
+                return;
             };
             if let Err(error) = files.store(&stored) {
                 self.behind.store(true, Ordering::Relaxed);
@@ -159,7 +161,6 @@ impl State {
                 );
             }
         }
-        self.behind.store(false, Ordering::Relaxed);
     }
 
     fn files(&self) -> Option<MutexGuard<'_, LastGood>> {

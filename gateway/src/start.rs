@@ -78,6 +78,7 @@ pub struct Running {
     stage: watch::Sender<Stage>,
     workers: Vec<JoinHandle<()>>,
     background: Option<Background>,
+    forbidden: Vec<SocketAddr>,
 }
 
 /// Binds every listener, opens the policy's source and starts all threads.
@@ -119,6 +120,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         stage: watch::channel(Stage::Serving).0,
         workers: Vec::new(),
         background: None,
+        forbidden: config.forbidden,
     };
     // From here on an error drops `running`, which ends the threads that are there already.
     for number in 0..workers {
@@ -206,6 +208,7 @@ impl Running {
         };
         let (live, mut own) = (Arc::clone(live), self.listen.clone());
         own.push(self.admin);
+        own.extend(&self.forbidden);
         let make = move || Service::new(Core::new(live, clock, own));
         self.workers.push(worker.start(number, make)?);
         Ok(())

@@ -319,7 +319,9 @@ impl Link {
     async fn keep_up(&self) {
         let keeper = self.keeper.clone();
         if keeper.is_behind() {
-            let _saved = spawn_blocking(move || keeper.retry()).await;
+            let saving = spawn_blocking(move || keeper.retry());
+            // A disk that hangs holds up neither policies nor reports.
+            let _saved = tokio::time::timeout(SAVE_TIMEOUT, saving).await;
         }
     }
 

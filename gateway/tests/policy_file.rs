@@ -52,6 +52,7 @@ fn config(file: &Path) -> Config {
         source: Source::File(file.to_owned()),
         drain_timeout: Duration::from_secs(1),
         id: "alone".to_owned(),
+        forbidden: Vec::new(),
     }
 }
 

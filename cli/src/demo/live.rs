@@ -45,11 +45,9 @@ pub(super) fn run(play: Play, dashboard: SocketAddr) -> Result<(), Failure> {
         token: control_plane.gateway_token().clone(),
         state_dir: None,
     };
-    let with = stage::gateway(source, Mode::With)?;
-    let without = stage::gateway(
-        gateway::Source::Document(Mode::Without.policy(&urls)?),
-        Mode::Without,
-    )?;
+    let with = stage::gateway(source, Mode::With, vec![control_plane.dashboard()])?;
+    let source = gateway::Source::Document(Mode::Without.policy(&urls)?);
+    let without = stage::gateway(source, Mode::Without, Vec::new())?;
     output::print(&format!(
         "live page: http://{}   (Ctrl-C ends)\n\
          per second and route: completed, fallback, failed\n",

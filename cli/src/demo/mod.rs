@@ -42,7 +42,10 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
 fn once(play: Play, format: Format) -> Result<(), Failure> {
     let upstreams = Upstreams::start()?;
     let urls = upstreams.urls();
-    let raise = |mode: Mode| stage::gateway(gateway::Source::Document(mode.policy(&urls)?), mode);
+    let raise = |mode: Mode| {
+        let source = gateway::Source::Document(mode.policy(&urls)?);
+        stage::gateway(source, mode, Vec::new())
+    };
     let (with, without) = (raise(Mode::With)?, raise(Mode::Without)?);
     if output::person_reads_errors() {
         output::complain(&format!(

@@ -3,6 +3,7 @@
 //! Separate because one play and the endless one are set up alike. It must never listen beyond
 //! loopback.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use http::Method;
@@ -24,8 +25,12 @@ const ASK_PERIOD: Duration = Duration::from_millis(20);
 /// Between the set-up and the first request.
 pub(super) const CURTAIN: Duration = Duration::from_millis(200);
 
-/// One gateway of the demo.
-pub(super) fn gateway(source: gateway::Source, mode: Mode) -> Result<gateway::Running, Failure> {
+/// One gateway of the demo; `forbidden` are listeners of this process that no upstream may be.
+pub(super) fn gateway(
+    source: gateway::Source,
+    mode: Mode,
+    forbidden: Vec<SocketAddr>,
+) -> Result<gateway::Running, Failure> {
     let loopback = ([127, 0, 0, 1], 0).into();
     let running = gateway::start(gateway::Config {
         listen: vec![loopback],
@@ -34,6 +39,7 @@ pub(super) fn gateway(source: gateway::Source, mode: Mode) -> Result<gateway::Ru
         source,
         drain_timeout: Duration::from_secs(1),
         id: format!("demo-{}", mode.name()),
+        forbidden,
     })?;
     if running.wait_live(LIVE_MAX) {
         return Ok(running);

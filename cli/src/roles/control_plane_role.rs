@@ -75,8 +75,7 @@ fn database_in(folder: &Path) -> Result<String, Failure> {
         path: folder.to_owned(),
         source,
     };
-    std::fs::create_dir_all(folder).map_err(unwritable)?;
-    restrict(folder).map_err(unwritable)?;
+    make(folder).map_err(unwritable)?;
     let probe = folder.join(format!(".writable-{}", std::process::id()));
     std::fs::write(&probe, b"").map_err(unwritable)?;
     std::fs::remove_file(&probe).map_err(unwritable)?;
@@ -87,17 +86,18 @@ fn database_in(folder: &Path) -> Result<String, Failure> {
     Ok(format!("sqlite://{text}"))
 }
 
-/// The store holds key digests and an audit trail: nobody else's business.
-fn restrict(folder: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
+/// The store holds key digests and an audit trail: nobody else's business. A folder that is there
+/// already is somebody's choice, and is left as it is.
+fn make(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
 
-    let mode = std::fs::metadata(folder)?.permissions().mode();
-    // A folder that somebody opened on purpose (a mounted volume) may not be ours to change.
-    drop(std::fs::set_permissions(
-        folder,
-        std::fs::Permissions::from_mode(mode & 0o770),
-    ));
-    Ok(())
+    if let Some(parent) = folder.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// How to get past the sign-in page.

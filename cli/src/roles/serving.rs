@@ -34,6 +34,7 @@ pub(super) fn config(
         workers: settings.count("workers"),
         source,
         drain_timeout: settings.span("drain_timeout", DRAIN_TIMEOUT_DEFAULT),
+        forbidden: Vec::new(),
     }
 }
 
