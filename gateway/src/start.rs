@@ -75,6 +75,7 @@ pub struct Running {
     drain_timeout: Duration,
     standing: Arc<Standing>,
     census: Arc<Census>,
+    upstream_idle_max: usize,
     stage: watch::Sender<Stage>,
     workers: Vec<JoinHandle<()>>,
     background: Option<Background>,
@@ -106,9 +107,14 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         &standing,
     )
     .map_err(|error| StartError::Policy(Box::new(error)))?;
+    let upstream_idle_max = IDLE_PER_CORE_MAX.saturating_mul(workers);
+    let census = Arc::<Census>::default();
+    // A policy that comes later is looked at with its first connection.
     if let Some(policy) = live.current() {
         let connections_max = policy.policy.gateway.http.connections_max;
-        descriptors::warn_if_short(connections_max, IDLE_PER_CORE_MAX.saturating_mul(workers));
+        if census.is_new_bound(connections_max) {
+            descriptors::warn_if_short(connections_max, upstream_idle_max);
+        }
     }
     let admin = Admin::new(reporter, Arc::clone(&standing), clock);
     let mut running = Running {
@@ -116,7 +122,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         admin: admin_at,
         drain_timeout: config.drain_timeout,
         standing,
-        census: Arc::default(),
+        census,
+        upstream_idle_max,
         stage: watch::channel(Stage::Serving).0,
         workers: Vec::new(),
         background: None,
@@ -204,6 +211,7 @@ impl Running {
         let worker = Worker {
             listeners: listeners.for_thread()?,
             census: Arc::clone(&self.census),
+            upstream_idle_max: self.upstream_idle_max,
             stage: self.stage.subscribe(),
         };
         let (live, mut own) = (Arc::clone(live), self.listen.clone());

@@ -27,6 +27,8 @@ const LEAVING: Duration = Duration::from_millis(300);
 pub(crate) struct Worker {
     pub(crate) listeners: Listeners,
     pub(crate) census: Arc<Census>,
+    /// Idle connections to upstreams that all threads together may keep.
+    pub(crate) upstream_idle_max: usize,
     pub(crate) stage: watch::Receiver<Stage>,
 }
 
@@ -61,6 +63,7 @@ impl Worker {
             service,
             census: self.census,
             descriptors_max: descriptors::connections_max(),
+            upstream_idle_max: self.upstream_idle_max,
             stage: own_stage,
             connections: Tasks::new("connection"),
             open: Rc::new(Open::default()),

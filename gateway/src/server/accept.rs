@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use super::census::Census;
 use super::tasks::Tasks;
-use super::{Context, Serve, drive};
+use super::{Context, Serve, descriptors, drive};
 use crate::connection::Connection;
 use crate::now::Now;
 
@@ -46,6 +46,8 @@ pub(crate) struct Accepting<S> {
     pub(crate) census: Arc<Census>,
     /// Client connections that the system's limit leaves room for.
     pub(crate) descriptors_max: u32,
+    /// Idle connections to upstreams that the process may keep.
+    pub(crate) upstream_idle_max: usize,
     pub(crate) stage: watch::Receiver<Stage>,
     pub(crate) connections: Tasks,
     pub(crate) open: Rc<Open>,
@@ -96,6 +98,9 @@ impl Drop for Entry {
 impl<S: Serve> Accepting<S> {
     fn take(&self, stream: TcpStream, peer: SocketAddr) {
         let bounds = self.service.bounds();
+        if self.census.is_new_bound(bounds.connections_max) {
+            descriptors::warn_if_short(bounds.connections_max, self.upstream_idle_max);
+        }
         let connections_max = bounds.connections_max.min(self.descriptors_max);
         let Some(seat) = self.census.enter(connections_max) else {
             return;

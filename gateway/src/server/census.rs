@@ -13,6 +13,7 @@ pub(crate) struct Census {
     open: AtomicU32,
     listeners: AtomicU32,
     turned_away: AtomicU64,
+    bound: AtomicU32,
     full: AtomicBool,
     paused: AtomicBool,
     changed: Mutex<()>,
@@ -51,6 +52,12 @@ impl Census {
     #[cfg(test)]
     pub(crate) fn turned_away(&self) -> u64 {
         self.turned_away.load(Ordering::Relaxed)
+    }
+
+    /// True for the first connection that comes under this bound: it may need a word.
+    pub(crate) fn is_new_bound(&self, connections_max: u32) -> bool {
+        self.bound.load(Ordering::Relaxed) != connections_max
+            && self.bound.swap(connections_max, Ordering::Relaxed) != connections_max
     }
 
     /// A thread cannot accept. True for the first that says so: one line for all of them.

@@ -177,6 +177,7 @@ fn server(change: impl FnOnce(&mut Bounds)) -> Server {
     let worker = Worker {
         listeners,
         census: Arc::clone(&census),
+        upstream_idle_max: 0,
         stage: stage.subscribe(),
     };
     let thread = Some(worker.start(0, move || script).unwrap());
