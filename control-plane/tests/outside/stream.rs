@@ -288,3 +288,54 @@ async fn an_open_stream_does_not_hold_up_the_end() {
     let ended = gateway.next().await;
     assert!(matches!(ended, Ok(None) | Err(_)), "{ended:?}");
 }
+
+/// Fifty gateways of which two never read and five answer late: the rest converge on each
+/// change, and the list tells who does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_gateways_converge_whatever_a_few_do() {
+    const HEALTHY: usize = 43;
+    let plane = Plane::start();
+    let (seen, mut newest) = tokio::sync::mpsc::channel(HEALTHY);
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..HEALTHY + 5 {
+        let mut gateway = Gateway::connect(&plane, &format!("gateway-{n}")).await;
+        let seen = seen.clone();
+        tasks.spawn(async move {
+            loop {
+                let generation = gateway.policy().await.generation;
+                if n < HEALTHY {
+                    gateway.running(generation).await;
+                    let _ended = seen.send(generation).await;
+                } else {
+                    tokio::time::sleep(Duration::from_secs(2)).await;
+                    gateway.already_there(generation).await;
+                }
+            }
+        });
+    }
+    let _dead = [
+        Gateway::connect(&plane, "dead-1").await,
+        Gateway::connect(&plane, "dead-2").await,
+    ];
+    let mut generation = 1;
+    for n in 0..10 {
+        for _ in 0..HEALTHY {
+            let next = tokio::time::timeout(Duration::from_secs(10), newest.recv());
+            assert_eq!(next.await.unwrap(), Some(generation));
+        }
+        generation = limit(&plane, 50 + n);
+    }
+    until(
+        &plane,
+        "the healthy run it, the dead are told apart",
+        |list| {
+            let of = |state: &str| list.iter().filter(|g| g["state"] == state).count();
+            let dead = list
+                .iter()
+                .filter(|g| g["id"].as_str().unwrap().starts_with("dead"));
+            let lagging = dead.filter(|g| g["state"] == "lagging").count();
+            (of("running") >= HEALTHY, list.len(), lagging) == (true, 50, 2)
+        },
+    );
+    tasks.shutdown().await;
+}
