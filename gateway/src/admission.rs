@@ -4,7 +4,7 @@
 //! look at anything but the snapshot that the request began with. It must never be asked twice
 //! for one request.
 
-use compartment::{Caller, Class, Entry, Limit, enter};
+use compartment::{Caller, Class, Entry, Limit, TenantCompartment, enter};
 
 use crate::core::{Core, OnRoute, RouteLane};
 use crate::live_policy::{LivePolicy, LiveRoute};
@@ -52,6 +52,14 @@ pub(crate) fn name_of(policy: &LivePolicy, who: Who) -> Option<&str> {
     Some(compartment.name().as_str())
 }
 
+/// The compartment of an identified tenant.
+pub(crate) fn compartment_of(policy: &LivePolicy, who: Who) -> Option<&TenantCompartment> {
+    let Who::Tenant(tenant) = who else {
+        return None;
+    };
+    policy.compartments.get(tenant).map(AsRef::as_ref)
+}
+
 /// The caller's mark in the table of running exchanges.
 pub(crate) fn mark_of(policy: &LivePolicy, who: Who) -> Mark {
     let index = index_of(policy, who);
@@ -66,13 +74,8 @@ fn lower(route: &LiveRoute, plan: Option<Class>) -> Class {
 }
 
 fn tighter(one: Option<Limit>, other: Option<Limit>) -> Option<Limit> {
-    let slots = |limit: Limit| limit.slots().unwrap_or(u32::MAX);
     match (one, other) {
-        (Some(one), Some(other)) => Some(if slots(other) < slots(one) {
-            other
-        } else {
-            one
-        }),
+        (Some(one), Some(other)) => Some(one.tighter(other)),
         (one, other) => one.or(other),
     }
 }

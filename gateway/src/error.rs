@@ -38,6 +38,8 @@ pub(crate) struct Refuser<'a> {
     pub(crate) limit: Option<u32>,
     /// How long a slot of it is held on average; 0 when nothing has been measured.
     pub(crate) drain_us: u64,
+    /// The identified tenant's own limit and what is left of it, when another level refused.
+    pub(crate) tenant: Option<(u32, u32)>,
 }
 
 /// What an answer of ours says.
@@ -169,14 +171,15 @@ fn retry_after_s(drain_us: u64, random: u64) -> u64 {
 
 /// What a tenant may hold, in the fields of the IETF's draft.
 fn announce_limit(headers: &mut HeaderMap, refuser: &Refuser<'_>) {
-    let name = match refuser.level {
-        Level::Tenant => "\"tenant\"",
-        Level::TenantRoute => "\"tenant-route\"",
-        Level::Route | Level::Upstream | Level::Gateway => return,
+    let (name, known) = match refuser.level {
+        Level::Tenant => ("\"tenant\"", refuser.limit.map(|limit| (limit, 0))),
+        Level::TenantRoute => ("\"tenant-route\"", refuser.limit.map(|limit| (limit, 0))),
+        // What is full is everybody's; the caller is told of its own limit alone.
+        Level::Route | Level::Upstream | Level::Gateway => ("\"tenant\"", refuser.tenant),
     };
-    let Some(limit) = refuser.limit else { return };
+    let Some((limit, left)) = known else { return };
     let policy = format!("{name};q={limit};qu=\"concurrent-requests\"");
-    let left = format!("{name};r=0");
+    let left = format!("{name};r={left}");
     if let (Ok(policy), Ok(left)) = (HeaderValue::try_from(policy), HeaderValue::try_from(left)) {
         headers.insert(RATELIMIT_POLICY, policy);
         headers.insert(RATELIMIT, left);
@@ -198,6 +201,7 @@ mod tests {
             level,
             limit: Some(3),
             drain_us: 40_000,
+            tenant: None,
         }
     }
 
@@ -280,13 +284,25 @@ mod tests {
     #[test]
     fn tenants_are_told_their_limit() {
         let full = Reason::Rejected(Rejection::TenantFull);
-        let answer = answer(full, Some(refuser(Level::Tenant)));
-        let headers = answer.headers();
+        let told = answer(full, Some(refuser(Level::Tenant)));
+        let headers = told.headers();
         assert_eq!(
             headers[RATELIMIT_POLICY],
             "\"tenant\";q=3;qu=\"concurrent-requests\""
         );
         assert_eq!(headers[RATELIMIT], "\"tenant\";r=0");
+
+        // Refused by a level that everybody shares: of its own limit it is told all the same.
+        let shared = Reason::Rejected(Rejection::RouteFull);
+        let mut route = refuser(Level::Route);
+        assert!(
+            !answer(shared, Some(route))
+                .headers()
+                .contains_key(RATELIMIT)
+        );
+        route.tenant = Some((50, 48));
+        let told = answer(shared, Some(route));
+        assert_eq!(told.headers()[RATELIMIT], "\"tenant\";r=48");
     }
 
     #[test]

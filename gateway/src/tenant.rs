@@ -157,22 +157,26 @@ impl TenantTable {
         self.traits.get(tenant)
     }
 
-    /// Every credential that is present must verify and name the same tenant.
+    /// Every credential that is present must verify and name the same tenant. One header twice is
+    /// ambiguous even then: an upstream may read either.
     fn by_credentials(&self, headers: &HeaderMap) -> Result<Option<usize>, NotLetIn> {
-        let mut tenant = None;
-        let values = self
-            .credentials
-            .iter()
-            .flat_map(|name| headers.get_all(name));
-        for (count, value) in values.enumerate() {
-            let digest: [u8; 32] = Sha256::digest(value.as_bytes()).into();
-            let named = self.by_key.get(&digest).copied().ok_or(NotLetIn::Unknown)?;
-            if count >= CREDENTIALS_MAX || tenant.is_some_and(|tenant| tenant != named) {
-                return Err(NotLetIn::Unknown);
+        let (mut tenant, mut repeated) = (None, false);
+        for name in &self.credentials {
+            for (count, value) in headers.get_all(name).iter().enumerate() {
+                let digest: [u8; 32] = Sha256::digest(value.as_bytes()).into();
+                let named = self.by_key.get(&digest).copied().ok_or(NotLetIn::Unknown)?;
+                if count >= CREDENTIALS_MAX || tenant.is_some_and(|tenant| tenant != named) {
+                    return Err(NotLetIn::Unknown);
+                }
+                tenant = Some(named);
+                repeated |= count > 0;
             }
-            tenant = Some(named);
         }
-        Ok(tenant)
+        if repeated {
+            Err(NotLetIn::Ambiguous)
+        } else {
+            Ok(tenant)
+        }
     }
 
     /// The first of the others that names a tenant wins.
@@ -280,6 +284,7 @@ mod tests {
 
     const ACME: Outcome = Ok(Who::Tenant(0));
     const ZETA: Outcome = Ok(Who::Tenant(1));
+    const AMBIGUOUS: Result<Who, NotLetIn> = Err(NotLetIn::Ambiguous);
     const UNKNOWN: Outcome = Err(NotLetIn::Unknown);
 
     #[test]
@@ -290,7 +295,7 @@ mod tests {
             (
                 "gw",
                 vec![("x-api-key", "key-one"), ("x-api-key", "key-two")],
-                ACME,
+                AMBIGUOUS,
             ),
             (
                 "gw",

@@ -137,6 +137,7 @@ impl Visit {
                 level: refusal.level,
                 limit: refusal.limit.slots(),
                 drain_us: refusal.drain_us,
+                tenant: self.own_limit(),
             }),
             detail: stop.detail,
             random: self.core.ids.next(),
@@ -152,6 +153,13 @@ impl Visit {
             None => own_answer(&said),
         };
         self.finish(answer)
+    }
+
+    /// The identified tenant's limit, and how much of it is left.
+    fn own_limit(&self) -> Option<(u32, u32)> {
+        let own = admission::compartment_of(&self.lane.as_ref()?.0.policy, self.who)?;
+        let limit = own.limit().slots()?;
+        Some((limit, limit.saturating_sub(own.in_flight())))
     }
 
     /// The answer to a request about the gateway itself.

@@ -100,8 +100,7 @@ impl Dialler {
     fn leads_back(&self, stream: &TcpStream, to: SocketAddr) -> bool {
         let from = stream.local_addr().map(|local| local.ip().to_canonical());
         let everywhere = |own: &SocketAddr| own.ip().is_unspecified() && own.port() == to.port();
-        from.is_ok_and(|from| from == to.ip().to_canonical())
-            && self.own.iter().any(everywhere)
+        from.is_ok_and(|from| from == to.ip().to_canonical()) && self.own.iter().any(everywhere)
     }
 
     fn is_forbidden(&self, address: SocketAddr) -> bool {
