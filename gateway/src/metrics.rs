@@ -47,84 +47,65 @@ enum Instrument {
 }
 
 impl Instrument {
-    const fn describe(self) -> (&'static str, Kind, &'static str) {
-        use Kind::{Counter, Gauge};
+    const fn name(self) -> &'static str {
         match self {
-            Self::InFlight => (
-                "bulkhead_compartment_in_flight",
-                Gauge,
-                "Requests that hold a slot.",
-            ),
-            Self::Limit => (
-                "bulkhead_compartment_limit",
-                Gauge,
-                "Slots; absent where unlimited.",
-            ),
-            Self::Peak => (
-                "bulkhead_compartment_peak",
-                Gauge,
-                "Most requests in flight since the start.",
-            ),
-            Self::Utilization => (
-                "bulkhead_compartment_utilization_ratio",
-                Gauge,
-                "In flight by limit.",
-            ),
-            Self::Requests => (
-                "bulkhead_compartment_requests_total",
-                Counter,
-                "Requests by outcome.",
-            ),
-            Self::Rejections => (
-                "bulkhead_compartment_rejections_total",
-                Counter,
-                "Rejections by reason.",
-            ),
-            Self::QueueDepth => (
-                "bulkhead_compartment_queue_depth",
-                Gauge,
-                "Requests that wait for a slot.",
-            ),
-            Self::LeftQueue => (
-                "bulkhead_compartment_queue_left_total",
-                Counter,
-                "Requests that left while they waited.",
-            ),
-            Self::Leaked => (
-                "bulkhead_permits_leaked_total",
-                Counter,
-                "Permits that outlived their bound.",
-            ),
-            Self::Ended => (
-                "bulkhead_requests_ended_total",
-                Counter,
-                "Requests that got no whole answer of an upstream for a reason beside a limit.",
-            ),
-            Self::Fallbacks => (
-                "bulkhead_fallback_answers_total",
-                Counter,
-                "Designed answers given in place of a rejection or a timeout.",
-            ),
-            Self::Retries => (
-                "bulkhead_retries_total",
-                Counter,
-                "Attempts beyond the first.",
-            ),
-            Self::Generation => (
-                "bulkhead_policy_generation",
-                Gauge,
-                "Number of the running policy.",
-            ),
-            Self::PolicyAge => (
-                "bulkhead_policy_age_seconds",
-                Gauge,
-                "Since the running policy was applied.",
-            ),
-            Self::ControlConnected => (
-                "bulkhead_control_connected",
-                Gauge,
-                "1 while the control plane is connected.",
-            ),
+            Self::InFlight => "bulkhead_compartment_in_flight",
+            Self::Limit => "bulkhead_compartment_limit",
+            Self::Peak => "bulkhead_compartment_peak",
+            Self::Utilization => "bulkhead_compartment_utilization_ratio",
+            Self::Requests => "bulkhead_compartment_requests_total",
+            Self::Rejections => "bulkhead_compartment_rejections_total",
+            Self::QueueDepth => "bulkhead_compartment_queue_depth",
+            Self::LeftQueue => "bulkhead_compartment_queue_left_total",
+            Self::Leaked => "bulkhead_permits_leaked_total",
+            Self::Ended => "bulkhead_requests_ended_total",
+            Self::Fallbacks => "bulkhead_fallback_answers_total",
+            Self::Retries => "bulkhead_retries_total",
+            Self::Generation => "bulkhead_policy_generation",
+            Self::PolicyAge => "bulkhead_policy_age_seconds",
+            Self::ControlConnected => "bulkhead_control_connected",
+        }
+    }
+
+    const fn kind(self) -> Kind {
+        match self {
+            Self::Requests
+            | Self::Rejections
+            | Self::LeftQueue
+            | Self::Leaked
+            | Self::Ended
+            | Self::Fallbacks
+            | Self::Retries => Kind::Counter,
+            Self::InFlight
+            | Self::Limit
+            | Self::Peak
+            | Self::Utilization
+            | Self::QueueDepth
+            | Self::Generation
+            | Self::PolicyAge
+            | Self::ControlConnected => Kind::Gauge,
+        }
+    }
+
+    const fn help(self) -> &'static str {
+        match self {
+            Self::InFlight => "Requests that hold a slot.",
+            Self::Limit => "Slots; absent where unlimited.",
+            Self::Peak => "Most requests in flight since the start.",
+            Self::Utilization => "In flight by limit.",
+            Self::Requests => "Requests by outcome.",
+            Self::Rejections => "Rejections by reason.",
+            Self::QueueDepth => "Requests that wait for a slot.",
+            Self::LeftQueue => "Requests that left while they waited.",
+            Self::Leaked => "Permits that outlived their bound.",
+            Self::Ended => {
+                "Requests that got no whole answer of an upstream for a reason beside a limit."
+            }
+            Self::Fallbacks => "Designed answers given in place of a rejection or a timeout.",
+            Self::Retries => "Attempts beyond the first.",
+            Self::Generation => "Number of the running policy.",
+            Self::PolicyAge => "Since the running policy was applied.",
+            Self::ControlConnected => "1 while the control plane is connected.",
         }
     }
 }
@@ -306,8 +287,8 @@ struct Text(String);
 
 impl Text {
     fn family(&mut self, instrument: Instrument) -> fmt::Result {
-        let (name, kind, help) = instrument.describe();
-        let kind = match kind {
+        let (name, help) = (instrument.name(), instrument.help());
+        let kind = match instrument.kind() {
             Kind::Gauge => "gauge",
             Kind::Counter => "counter",
         };
@@ -320,8 +301,7 @@ impl Text {
         labels: &[(&str, &str)],
         value: impl Display,
     ) -> fmt::Result {
-        let (name, _, _) = instrument.describe();
-        self.0.write_str(name)?;
+        self.0.write_str(instrument.name())?;
         for (index, (label, text)) in labels.iter().enumerate() {
             self.0.write_char(if index == 0 { '{' } else { ',' })?;
             write!(self.0, "{label}=\"")?;

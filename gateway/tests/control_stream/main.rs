@@ -34,7 +34,8 @@ fn token() -> Secret {
 fn document(limit: i64) -> String {
     format!(
         r#"{{"schema":1,"upstreams":{{"main":{{"endpoints":["http://127.0.0.1:9"]}}}},
-            "routes":[{{"id":"a","path":"/a","upstream":"main","compartment":{{"limit":{limit}}}}}]}}"#
+            "routes":[{{"id":"a","path":"/a","upstream":"main",
+                        "compartment":{{"limit":{limit}}}}}]}}"#
     )
 }
 
