@@ -27,17 +27,26 @@ use crate::waiting;
 use compartment::Entry;
 
 /// Answers one request; every failure is an answer.
-pub(crate) async fn serve(
+pub(crate) fn serve(
     core: Rc<Core>,
     connection: Rc<Connection>,
     request: Request<Incoming>,
-) -> Response<AnswerBody> {
+) -> impl Future<Output = Response<AnswerBody>> {
     let (parts, body) = request.into_parts();
+    answer_to(core, connection, parts, Some(body))
+}
+
+async fn answer_to(
+    core: Rc<Core>,
+    connection: Rc<Connection>,
+    mut parts: Parts,
+    mut body: Option<Incoming>,
+) -> Response<AnswerBody> {
     // One look at the policy: whatever changes meanwhile, this request has one set of rules.
     let snapshot = core.snapshot();
     let policy = snapshot.as_ref().map(|snapshot| &*snapshot.policy);
     let mut visit = Visit::begin(core, connection, &parts, policy);
-    let passed = pass(&mut visit, snapshot, parts, body).await;
+    let passed = pass(&mut visit, snapshot, &mut parts, &mut body).await;
     visit.ended = true;
     match passed {
         Ok(answer) => answer,
@@ -52,13 +61,13 @@ pub(crate) async fn serve(
 async fn pass(
     visit: &mut Visit,
     snapshot: Option<Rc<Snapshot>>,
-    parts: Parts,
-    body: Incoming,
+    parts: &mut Parts,
+    body: &mut Option<Incoming>,
 ) -> Result<Response<AnswerBody>, Early> {
     // Without a policy nothing is known, so nothing is let through: never unlimited.
     let snapshot = snapshot.ok_or(Stop::from(Reason::NoPolicy))?;
     // The head, the route, the caller: free to refuse, and nothing is taken yet.
-    let asked = asked::identify(visit, &snapshot, &parts)?;
+    let asked = asked::identify(visit, &snapshot, parts)?;
     drop(snapshot);
     // Partitions first, the ceiling last, all or none, in one instant. Before anything of the
     // upstream is touched, so that a refusal costs next to nothing.
@@ -67,14 +76,23 @@ async fn pass(
     let mut timer = Timer::new(&core.timers);
     let terms = retry::terms(lane.0.route.retry.as_ref(), &parts.method, &parts.headers);
     let limit = lane.0.route.body_bytes_max;
-    let pump = (!body.is_end_stream()).then(|| Pump::new(body, limit, terms.is_some()));
+    let body = body.take().filter(|body| !body.is_end_stream());
+    let pump = body.map(|body| Pump::new(body, limit, terms.is_some()));
     let permits = match entry {
         Entry::Admitted(permits) => permits,
         Entry::Refused(refusal) => return Err(Stop::from(refusal).into()),
         // In line, inside the caller's own deadline: a wait that cannot pay off is not begun.
+        // Boxed, as all that is rare: every request carries the size of this future.
         Entry::Waiting(place) => {
             let patience = asked.patience(visit);
-            waiting::wait(&core, place, patience, pump.as_ref(), &mut timer).await?
+            Box::pin(waiting::wait(
+                &core,
+                place,
+                patience,
+                pump.as_ref(),
+                &mut timer,
+            ))
+            .await?
         }
     };
     // From here on whatever ends this future gives the permits back, after the connection.
@@ -85,8 +103,8 @@ async fn pass(
     let mut attempts = Attempts::new(&core, &lane, pump.clone(), &mut timer, bounds);
     let reply = match attempts.look_at_body().await {
         Ok(()) => {
-            let outgoing = asked.outgoing(visit, parts, pump.is_some());
-            retry::run(&mut attempts, outgoing, terms).await
+            let mut outgoing = asked.outgoing(visit, parts, pump.is_some());
+            retry::run(&mut attempts, &mut outgoing, terms).await
         }
         Err(fault) => Err(fault),
     };
@@ -104,4 +122,19 @@ async fn pass(
             slots,
         },
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The future is moved a few times for every request, a refused one too.
+    #[test]
+    fn the_future_of_a_request_is_small() {
+        fn size_of<A, B, C, F: Future>(_: impl FnOnce(A, B, C) -> F) -> usize {
+            std::mem::size_of::<F>()
+        }
+        let bytes = size_of(serve);
+        assert!(bytes <= 3_000, "{bytes}");
+    }
 }

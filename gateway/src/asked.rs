@@ -27,8 +27,8 @@ const FIRST_STEPS: &str = "the policy has no routes: put one in force with bulkh
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) lane: OnRoute,
-    /// The target in canonical form, as it will be sent.
-    uri: Uri,
+    /// The target in canonical form, if the client's is not.
+    rewritten: Option<Uri>,
     framing: Framing,
     /// The caller's own remaining time when it came.
     deadline_us: Option<u64>,
@@ -64,13 +64,13 @@ pub(crate) fn identify(
             Stop::with(Reason::BadRequest, "the identity can be read in two ways")
         }
     })?;
-    let uri = target::origin_form(&parts.uri, &head.path);
-    let uri = uri.map_err(|doubt| Stop::with(Reason::BadRequest, doubt.text()))?;
+    let rewritten = target::origin_form(&parts.uri, &head.path);
+    let rewritten = rewritten.map_err(|doubt| Stop::with(Reason::BadRequest, doubt.text()))?;
     let header = lane.0.route.deadline_header.as_ref();
     let deadline_us = head::deadline_us(&parts.headers, header);
     Ok(Asked {
         lane,
-        uri,
+        rewritten,
         framing: head.framing,
         deadline_us,
     })
@@ -123,12 +123,10 @@ impl Asked {
     }
 
     /// The head as the upstream gets it.
-    pub(crate) fn outgoing(self, visit: &Visit, parts: Parts, has_body: bool) -> Outgoing {
-        let Parts {
-            method,
-            mut headers,
-            ..
-        } = parts;
+    pub(crate) fn outgoing(self, visit: &Visit, parts: &mut Parts, has_body: bool) -> Outgoing {
+        let method = std::mem::take(&mut parts.method);
+        let uri = std::mem::take(&mut parts.uri);
+        let mut headers = std::mem::take(&mut parts.headers);
         let peer = visit.core.peer_text(visit.connection.peer().ip());
         let sender = Sender {
             peer: &peer,
@@ -139,7 +137,7 @@ impl Asked {
         };
         // HTTP/2 names its host in the target, HTTP/1.0 perhaps nowhere.
         if !headers.contains_key(HOST) {
-            headers.extend(self.host(&parts.uri).map(|host| (HOST, host)));
+            headers.extend(self.host(&uri).map(|host| (HOST, host)));
         }
         head::count_forward(&method, &mut headers);
         headers::to_upstream(&mut headers, &sender, &visit.core.ids);
@@ -149,7 +147,7 @@ impl Asked {
         }
         Outgoing {
             method,
-            uri: self.uri,
+            uri: self.rewritten.unwrap_or(uri),
             headers,
         }
     }

@@ -82,13 +82,6 @@ pub(crate) struct Reply {
     pub(crate) pool: Rc<EndpointPool>,
 }
 
-/// What became of a request on one connection.
-enum Sent {
-    Answered(Response<Incoming>, Box<Wire>),
-    /// Not one byte was written: the connection had been closed while it was idle.
-    NotSent(Request<RequestBody>),
-}
-
 /// One request at its upstream.
 #[derive(Debug)]
 pub(crate) struct Attempts<'a> {
@@ -97,6 +90,8 @@ pub(crate) struct Attempts<'a> {
     pub(crate) pump: Option<Rc<Pump>>,
     pub(crate) timer: &'a mut Timer,
     pub(crate) bounds: Bounds,
+    /// About to be sent. Kept here and not handed from call to call: it is large.
+    request: Option<Request<RequestBody>>,
     attempt_at_us: u64,
     waits: Option<Waits>,
 }
@@ -122,6 +117,7 @@ impl<'a> Attempts<'a> {
             pump,
             timer,
             bounds,
+            request: None,
             attempt_at_us: u64::MAX,
             waits: None,
         }
@@ -150,11 +146,13 @@ impl<'a> Attempts<'a> {
         .await
     }
 
+    /// What the next attempt sends.
+    pub(crate) fn set_request(&mut self, request: Request<RequestBody>) {
+        self.request = Some(request);
+    }
+
     /// One attempt, which may try several endpoints but sends the request once.
-    pub(crate) async fn attempt(
-        &mut self,
-        mut request: Request<RequestBody>,
-    ) -> Result<Reply, Fault> {
+    pub(crate) async fn attempt(&mut self) -> Result<Reply, Fault> {
         let now_us = self.core.now.last_us();
         self.attempt_at_us = now_us.saturating_add(self.lane.0.route.attempt_us);
         self.waits = None;
@@ -174,15 +172,13 @@ impl<'a> Attempts<'a> {
                         None => break,
                     },
                 };
-                match self.send(wire, request).await? {
-                    Sent::NotSent(back) => request = back,
-                    Sent::Answered(response, wire) => {
-                        return Ok(Reply {
-                            response,
-                            wire,
-                            pool: Rc::clone(pool),
-                        });
-                    }
+                if let Some((response, wire)) = self.send(wire).await? {
+                    let pool = Rc::clone(pool);
+                    return Ok(Reply {
+                        response,
+                        wire,
+                        pool,
+                    });
                 }
             }
         }
@@ -195,7 +191,8 @@ impl<'a> Attempts<'a> {
         // Each endpoint gets its share of the time, so that one that is silent leaves some.
         let endpoints = u64::try_from(lane.0.pools.len()).unwrap_or(1).max(1);
         let longest = Duration::from_micros(lane.0.route.connect_us / endpoints);
-        let mut dial = pin!(core.dialler.dial(pool, longest));
+        // Boxed, as all that is rare: every request carries the size of this future.
+        let mut dial = Box::pin(core.dialler.dial(pool, longest));
         // Cancelling it closes the half-made connection; nothing has been sent.
         let dialled = poll_fn(|cx| {
             self.poll_client(cx)?;
@@ -213,11 +210,15 @@ impl<'a> Attempts<'a> {
         }
     }
 
+    /// `None` when not one byte was written: the connection had been closed while it was idle,
+    /// and the request is here to be sent over another one.
     async fn send(
         &mut self,
         mut wire: Box<Wire>,
-        request: Request<RequestBody>,
-    ) -> Result<Sent, Fault> {
+    ) -> Result<Option<(Response<Incoming>, Box<Wire>)>, Fault> {
+        let Some(request) = self.request.take() else {
+            return Err(Fault::Reset);
+        };
         let was_idle = wire.was_used();
         let mut sending = pin!(wire.send(request));
         let answered = poll_fn(|cx| {
@@ -235,10 +236,13 @@ impl<'a> Attempts<'a> {
             self.poll_bounds(cx).map(Err)
         });
         match answered.await? {
-            Ok(response) if is_readable(&response) => Ok(Sent::Answered(response, wire)),
+            Ok(response) if is_readable(&response) => Ok(Some((response, wire))),
             Ok(_) => Err(Fault::Protocol),
             Err(mut error) => match error.take_message() {
-                Some(back) if was_idle => Ok(Sent::NotSent(back)),
+                Some(back) if was_idle => {
+                    self.request = Some(back);
+                    Ok(None)
+                }
                 _ => Err(fault_of(&error.into_error())),
             },
         }

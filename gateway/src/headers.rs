@@ -20,6 +20,9 @@ const TENANT: HeaderName = HeaderName::from_static("x-bulkhead-tenant");
 pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
+/// Fields that are removed without an allocation.
+const FEW: usize = 8;
+
 /// What a field is to a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -145,30 +148,42 @@ pub(crate) fn to_client(headers: &mut HeaderMap, request_id: &RequestId, version
 
 /// Removes what `drop` names and what the message itself calls hop-by-hop.
 fn strip(headers: &mut HeaderMap, drop: impl Fn(Kind) -> bool) {
-    let named_by_connection = match headers.get(CONNECTION) {
-        Some(_) => named(headers),
-        None => Vec::new(),
-    };
-    let dropped: Vec<HeaderName> = headers
-        .keys()
-        .filter(|name| drop(kind_of(name)))
-        .cloned()
-        .collect();
-    for name in named_by_connection.iter().chain(&dropped) {
+    let by_connection = named(headers);
+    // Mostly there is one such field or none, and then nothing is allocated.
+    let mut few = [const { None }; FEW];
+    let mut places = few.iter_mut();
+    let mut others = Vec::new();
+    for name in headers.keys().filter(|name| drop(kind_of(name))) {
+        match places.next() {
+            Some(place) => *place = Some(name.clone()),
+            None => others.push(name.clone()),
+        }
+    }
+    for name in few.iter().flatten().chain(&others).chain(&by_connection) {
         headers.remove(name);
     }
 }
 
-/// The fields that `Connection` names, but for those that a message cannot be read without.
+/// The fields that `Connection` names, but for those that a message cannot be read without, and
+/// for its own usual words.
 fn named(headers: &HeaderMap) -> Vec<HeaderName> {
-    let values = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
-    let tokens = values.flat_map(|value| value.split(','));
-    let names = tokens.filter_map(|token| HeaderName::from_bytes(token.trim().as_bytes()).ok());
+    let values = headers.get_all(CONNECTION).iter();
+    let tokens = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    let words = [
+        "close",
+        "keep-alive",
+        "upgrade",
+        "te",
+        "host",
+        "content-length",
+    ];
+    let names = tokens
+        .map(str::trim)
+        .filter(|token| !words.iter().any(|word| token.eq_ignore_ascii_case(word)));
     names
-        .filter(|name| !matches!(name.as_str(), "host" | "content-length"))
+        .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
         .collect()
 }
 
@@ -187,8 +202,8 @@ fn set_origin(headers: &mut HeaderMap, sender: &Sender<'_>) {
         }
     }
     forwarded.extend_from_slice(b";proto=http");
-    continue_list(headers, FORWARDED, &ascii(forwarded));
-    continue_list(headers, FORWARDED_FOR, &sender.peer.plain);
+    continue_list(headers, FORWARDED, ascii(forwarded));
+    continue_list(headers, FORWARDED_FOR, sender.peer.plain.clone());
     headers
         .entry(FORWARDED_PROTO)
         .or_insert(HeaderValue::from_static("http"));
@@ -198,23 +213,19 @@ fn set_origin(headers: &mut HeaderMap, sender: &Sender<'_>) {
 }
 
 /// One field line with all the values there were and ours at its end.
-fn continue_list(headers: &mut HeaderMap, name: HeaderName, own: &HeaderValue) {
-    let mut values = headers.get_all(&name).iter().peekable();
-    if values.peek().is_none() {
-        headers.insert(name, own.clone());
-        return;
-    }
+fn continue_list(headers: &mut HeaderMap, name: HeaderName, own: HeaderValue) {
     let mut list = Vec::new();
-    for value in values.chain(std::iter::once(own)) {
-        if !list.is_empty() {
-            list.extend_from_slice(b", ");
-        }
+    for value in headers.get_all(&name) {
         list.extend_from_slice(value.as_bytes());
+        list.extend_from_slice(b", ");
     }
-    headers.insert(
-        name,
-        HeaderValue::from_bytes(&list).unwrap_or_else(|_| own.clone()),
-    );
+    let continued = if list.is_empty() {
+        own
+    } else {
+        list.extend_from_slice(own.as_bytes());
+        HeaderValue::try_from(list).unwrap_or(own)
+    };
+    headers.insert(name, continued);
 }
 
 fn via(version: Version) -> HeaderValue {

@@ -158,7 +158,7 @@ impl Held {
                 let _ = parts.pump.as_ref().map(|pump| pump.fill(cx));
                 parts.wire.poll(cx);
             }
-            match Pin::new(&mut self.incoming).poll_frame(cx) {
+            match parts.wire.next_frame(&mut self.incoming) {
                 Poll::Ready(Some(Ok(frame))) => return Poll::Ready(Some(Ok(self.pass(frame)))),
                 Poll::Ready(Some(Err(error))) => {
                     let reason = crate::attempt::fault_of(&error).reason();

@@ -21,8 +21,9 @@ use crate::route::RouteTable;
 use crate::running::{Mark, Tables};
 use crate::tenant::TenantTable;
 
-/// Share of recent successes that may be repeated when a policy does not say.
-const RETRY_SHARE_DEFAULT: Millionths = Millionths(100_000);
+/// Share of recent successes that may be repeated when a policy does not say: all of them. The
+/// linter reckons with that, and refuses a policy that cannot bear it.
+const RETRY_SHARE_DEFAULT: Millionths = Millionths(1_000_000);
 
 /// Process-wide: all compartments, and the policy in force.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ const PAUSE_US: u64 = 10_000;
 const PAUSE_US_MAX: u64 = 250_000;
 
 /// The head of a request, to be sent as often as it is tried.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Outgoing {
     pub(crate) method: Method,
     pub(crate) uri: http::Uri,
@@ -55,19 +55,23 @@ pub(crate) fn terms<'a>(
 /// Sends the request until there is an answer to pass on, or no further attempt is allowed.
 pub(crate) async fn run(
     attempts: &mut Attempts<'_>,
-    outgoing: Outgoing,
+    outgoing: &mut Outgoing,
     terms: Option<&LiveRetry>,
 ) -> Result<Reply, Fault> {
-    let Some(terms) = terms else {
-        let body = body(attempts.pump.as_ref());
-        return attempts.attempt(outgoing.with(body)).await;
-    };
-    for made in 1..=terms.attempts {
-        let body = body(attempts.pump.as_ref());
-        let result = attempts.attempt(outgoing.clone().with(body)).await;
-        let repeat = made < terms.attempts && asks_for_repeat(terms, &result);
+    let most = terms.map_or(1, |terms| terms.attempts);
+    for made in 1..=most {
+        let last = made == most;
+        let head = if last {
+            std::mem::take(outgoing)
+        } else {
+            outgoing.clone()
+        };
+        attempts.set_request(head.with(body(attempts.pump.as_ref())));
+        let result = attempts.attempt().await;
+        let Some(terms) = terms else { return result };
+        let repeat = !last && asks_for_repeat(terms, &result) && can_repeat(attempts);
         let now_us = attempts.core.now.read_us();
-        if !repeat || !can_repeat(attempts) || !terms.budget.try_retry(now_us) {
+        if !repeat || !terms.budget.try_retry(now_us) {
             if result
                 .as_ref()
                 .is_ok_and(|reply| !reply.response.status().is_server_error())
@@ -79,14 +83,13 @@ pub(crate) async fn run(
         // The answer that is not passed on, and its connection, go before the next attempt.
         drop(result);
         attempts.core.outcomes().count_retry();
-        attempts
-            .back_off(pause_us(made, attempts.core.ids.next()))
-            .await?;
+        let pause_us = pause_us(made, attempts.core.ids.next());
+        attempts.back_off(pause_us).await?;
         if let Some(pump) = &attempts.pump {
             pump.rewind();
         }
     }
-    // A policy's `attempts` is at least one, so the loop returned.
+    // The last attempt always returns, and a policy's `attempts` is at least one.
     Err(Fault::Reset)
 }
 

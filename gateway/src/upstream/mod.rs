@@ -5,11 +5,13 @@
 //! permit; what may be in flight is decided before.
 
 mod dial;
+mod gate;
 mod head_watch;
 mod pool;
 mod wire;
 
 pub(crate) use self::dial::Dialler;
+use self::gate::Gate;
 use self::head_watch::HeadWatch;
 pub(crate) use self::pool::{EndpointPool, IDLE_PER_CORE_MAX, Pools};
 pub(crate) use self::wire::Wire;

@@ -8,16 +8,19 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body::{Body, Frame};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::HeadWatch;
+use super::{Gate, HeadWatch};
 use crate::request_body::RequestBody;
 
 /// Most fields of an answer.
@@ -30,6 +33,9 @@ pub(crate) struct Wire {
     sender: http1::SendRequest<RequestBody>,
     link: http1::Connection<TokioIo<Watched>, RequestBody>,
     watch: Rc<HeadWatch>,
+    gate: Arc<Gate>,
+    /// Leads to the gate.
+    waker: Waker,
     born_us: u64,
     ended: bool,
     /// Has carried an exchange before.
@@ -48,10 +54,13 @@ impl Wire {
             .max_buf_size(BUFFER_BYTES_MAX)
             .handshake(io)
             .await?;
+        let gate = Arc::<Gate>::default();
         Ok(Box::new(Self {
             sender,
             link,
             watch,
+            waker: Waker::from(Arc::clone(&gate)),
+            gate,
             born_us,
             ended: false,
             used: false,
@@ -65,9 +74,11 @@ impl Wire {
     ) -> Sending<impl Answering + use<>> {
         self.watch.expect_head();
         self.used = true;
-        Sending {
-            answer: self.sender.try_send_request(request),
-        }
+        // The connection is polled right after, so its wish to be is no news.
+        self.gate.close();
+        let answer = self.sender.try_send_request(request);
+        self.gate.open();
+        Sending { answer }
     }
 
     pub(crate) const fn born_us(&self) -> u64 {
@@ -81,8 +92,30 @@ impl Wire {
 
     /// Reads and writes what can be. Afterwards whoever waits for it looks again.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
+        if self.ended {
+            return;
+        }
+        self.gate.lead_to(cx.waker());
+        self.gate.close();
+        let polled = Pin::new(&mut self.link).poll(&mut Context::from_waker(&self.waker));
         // The result says nothing that the answer or its body does not say as well.
-        self.ended = self.ended || Pin::new(&mut self.link).poll(cx).is_ready();
+        self.ended = polled.is_ready();
+        if self.gate.open() {
+            // hyper asks to be polled once more: it has done enough for one turn.
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    /// The next piece of an answer that came over this connection, if it is here. More comes
+    /// with [`Wire::poll`] alone, so nobody has to be woken.
+    pub(crate) fn next_frame(
+        &self,
+        body: &mut Incoming,
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        self.gate.close();
+        let frame = Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop()));
+        self.gate.open();
+        frame
     }
 
     /// True when nothing more will ever come.
