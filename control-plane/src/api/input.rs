@@ -11,6 +11,7 @@ use compartment::policy::Value;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use wire::document::{self, Syntax};
 
 use super::Problem;
 use crate::store::StoreError;
@@ -61,7 +62,11 @@ pub(super) async fn json(request: Request, bytes_max: usize) -> Result<Json, Pro
     let bytes = bytes
         .map_err(|error| unread(error.as_ref(), bytes_max))?
         .to_bytes();
-    let work = move || serde_json::from_slice(&bytes);
+    // By the reader, and within the bounds, of the gateways that will get it.
+    let work = move || {
+        let text = std::str::from_utf8(&bytes).map_err(|error| error.to_string())?;
+        document::value_of(text, Syntax::Json).map_err(|error| error.to_string())
+    };
     let value = tokio::task::spawn_blocking(work)
         .await
         .map_err(|_| StoreError::Closed)?;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use compartment::policy::{Fault, Policy, Value};
+use compartment::policy::{Fault, Path, Policy, Value};
 use serde_json::json;
 use wire::document::Difference;
 
@@ -74,6 +74,18 @@ fn check_now(document: Value, before: &Value) -> Result<Checked, LimitsError> {
         return Err(LimitsError::Invalid { faults });
     }
     let json = wire::document::to_json(&document);
+    // A change may have made it larger than any gateway reads.
+    if let Err(error) = wire::document::fits(&json) {
+        let rule = error.to_string();
+        let whole = Fault {
+            path: Path::default(),
+            value: String::new(),
+            rule,
+        };
+        return Err(LimitsError::Invalid {
+            faults: vec![whole],
+        });
+    }
     let digest = wire::document::digest(&document);
     let differences = wire::document::diff(before, &document);
     let differences = audit_text(&differences);

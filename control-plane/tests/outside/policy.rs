@@ -115,6 +115,8 @@ fn what_cannot_be_a_document_is_refused() {
     let json = "application/json";
     let twice = br#"{"schema": 1, "schema": 1}"#;
     let deep = "[".repeat(100_000);
+    // Within the size, but more pieces than a gateway reads: it must not be stored.
+    let pieces = format!("{{\"schema\": 1, \"x\": \"{}\"}}", ",".repeat(6_000_001));
     for (kind, body, status) in [
         ("text/plain", b"{\"schema\": 1}".as_slice(), 415),
         (json, b"", 400),
@@ -122,6 +124,7 @@ fn what_cannot_be_a_document_is_refused() {
         (json, b"\xff", 400),
         (json, twice.as_slice(), 400),
         (json, deep.as_bytes(), 400),
+        (json, pieces.as_bytes(), 400),
         (json, b"[]", 422),
         (json, b"null", 422),
         (json, b"{}", 422),

@@ -126,8 +126,8 @@ pub fn load(text: &str, syntax: Syntax) -> Result<Loaded, LoadError> {
     }
 }
 
-/// Reads a document without checking its rules.
-pub fn value_of(text: &str, syntax: Syntax) -> Result<Value, LoadError> {
+/// Whether a text is within the bounds of a document: what one end stores the other must read.
+pub fn fits(text: &str) -> Result<(), LoadError> {
     if text.len() > DOCUMENT_BYTES_MAX {
         return Err(LoadError::TooLarge { bytes: text.len() });
     }
@@ -146,6 +146,12 @@ pub fn value_of(text: &str, syntax: Syntax) -> Result<Value, LoadError> {
             message,
         });
     }
+    Ok(())
+}
+
+/// Reads a document without checking its rules.
+pub fn value_of(text: &str, syntax: Syntax) -> Result<Value, LoadError> {
+    fits(text)?;
     // A byte order mark says nothing in UTF-8; editors leave it.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match syntax {
