@@ -52,7 +52,7 @@ async fn answer_to(
         Ok(answer) => answer,
         // Full and timed out take the same fallback; everything else keeps its own face. What the
         // request held is back by now.
-        Err(Early::Stop(stop)) => visit.refuse(&stop),
+        Err(Early::Stop(stop)) => visit.refuse(&stop, parts.headers),
         Err(Early::Options) => visit.options(),
     }
 }

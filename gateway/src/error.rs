@@ -59,23 +59,24 @@ pub(crate) struct Said<'a> {
 }
 
 /// The answer to a request that gets none of its upstream's, nor a fallback.
-pub(crate) fn own_answer(said: &Said<'_>) -> Response<Bytes> {
+///
+/// `emptied` is a map whose room is used again: the request's own, mostly.
+pub(crate) fn own_answer(said: &Said<'_>, emptied: HeaderMap) -> Response<Bytes> {
     let form = said.reason.form();
-    let mut answer = if said.grpc {
-        trailers_only(form)
+    let mut answer = Response::new(Bytes::new());
+    *answer.headers_mut() = emptied;
+    if said.grpc {
+        make_trailers_only(&mut answer, form);
     } else {
-        problem(said)
-    };
+        make_problem(&mut answer, said);
+    }
     let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(PROXY_STATUS, HeaderValue::from_static(form.proxy_status));
     mark(headers, said);
     if let Reason::Rejected(_) | Reason::Draining | Reason::NoPolicy = said.reason {
         let drain_us = said.refuser.map_or(0, |refuser| refuser.drain_us);
-        headers.insert(
-            RETRY_AFTER,
-            HeaderValue::from(retry_after_s(drain_us, said.random)),
-        );
+        headers.insert(RETRY_AFTER, seconds(retry_after_s(drain_us, said.random)));
     }
     if let Some(refuser) = said.refuser {
         announce_limit(headers, &refuser);
@@ -84,30 +85,22 @@ pub(crate) fn own_answer(said: &Said<'_>) -> Response<Bytes> {
 }
 
 /// RFC 9457.
-fn problem(said: &Said<'_>) -> Response<Bytes> {
-    let mut answer = Response::new(document(said));
+fn make_problem(answer: &mut Response<Bytes>, said: &Said<'_>) {
+    *answer.body_mut() = document(said);
     *answer.status_mut() = said.reason.form().status;
-    let headers = answer.headers_mut();
-    headers.reserve(12);
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("application/problem+json"),
-    );
-    answer
+    let media_type = HeaderValue::from_static("application/problem+json");
+    answer.headers_mut().insert(CONTENT_TYPE, media_type);
 }
 
 /// gRPC's own form of an answer without a message: the status stands in the only head.
-fn trailers_only(form: &Form) -> Response<Bytes> {
-    let mut answer = Response::new(Bytes::new());
+fn make_trailers_only(answer: &mut Response<Bytes>, form: &Form) {
     let headers = answer.headers_mut();
-    headers.reserve(12);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(
         GRPC_STATUS,
         HeaderValue::from_static(grpc_status(form.status)),
     );
     headers.insert(GRPC_MESSAGE, HeaderValue::from_static(form.name));
-    answer
 }
 
 /// The gRPC status of an answer of ours.
@@ -169,6 +162,15 @@ fn retry_after_s(drain_us: u64, random: u64) -> u64 {
     drain_s + random % spread
 }
 
+fn seconds(number: u64) -> HeaderValue {
+    match number {
+        1 => HeaderValue::from_static("1"),
+        2 => HeaderValue::from_static("2"),
+        3 => HeaderValue::from_static("3"),
+        number => HeaderValue::from(number),
+    }
+}
+
 /// What a tenant may hold, in the fields of the IETF's draft.
 fn announce_limit(headers: &mut HeaderMap, refuser: &Refuser<'_>) {
     let (name, known) = match refuser.level {
@@ -216,7 +218,7 @@ mod tests {
             version: Version::HTTP_11,
             grpc: false,
         };
-        own_answer(&said)
+        own_answer(&said, HeaderMap::new())
     }
 
     #[test]
@@ -232,7 +234,7 @@ mod tests {
                 version: Version::HTTP_2,
                 grpc: true,
             };
-            let answer = own_answer(&said);
+            let answer = own_answer(&said, HeaderMap::new());
             assert_eq!((answer.status().as_u16(), answer.body().len()), (200, 0));
             assert_eq!(answer.headers()[CONTENT_TYPE], "application/grpc");
             assert_eq!(answer.headers()[GRPC_STATUS], status);

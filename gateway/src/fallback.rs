@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use compartment::policy::Fallback;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 
 use crate::error::{Said, mark};
@@ -38,7 +38,7 @@ impl FixedAnswer {
     }
 
     /// The answer, marked with what it stands in for.
-    pub(crate) fn answer(&self, said: &Said<'_>) -> Response<Bytes> {
+    pub(crate) fn answer(&self, said: &Said<'_>, emptied: HeaderMap) -> Response<Bytes> {
         let bodiless = matches!(
             self.status,
             StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
@@ -50,8 +50,8 @@ impl FixedAnswer {
         };
         let mut answer = Response::new(body);
         *answer.status_mut() = self.status;
+        *answer.headers_mut() = emptied;
         let headers = answer.headers_mut();
-        headers.reserve(8);
         headers.insert(CONTENT_TYPE, self.content_type.clone());
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(FALLBACK, HeaderValue::from_static("static"));
@@ -86,7 +86,7 @@ mod tests {
             version: Version::HTTP_11,
             grpc: false,
         };
-        let answer = FixedAnswer::new(&fallback).answer(&said);
+        let answer = FixedAnswer::new(&fallback).answer(&said, HeaderMap::new());
         assert_eq!(
             (answer.status().as_u16(), answer.body().as_ref()),
             (203, b"[]".as_slice())

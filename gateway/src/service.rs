@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use http::header::CONNECTION;
+use http::header::{CONNECTION, HeaderMap};
 use http::{Request, Response, Version};
 use hyper::body::Incoming;
 
@@ -40,7 +40,7 @@ impl Service {
     fn own(&self, reason: Reason, detail: &'static str) -> Response<Bytes> {
         let core = &self.core;
         core.outcomes().count(reason);
-        own_answer(&Said {
+        let said = Said {
             reason,
             request_id: &core.request_id(core.now.read_us()),
             refuser: None,
@@ -48,7 +48,8 @@ impl Service {
             random: core.ids.next(),
             version: Version::HTTP_11,
             grpc: false,
-        })
+        };
+        own_answer(&said, HeaderMap::new())
     }
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use compartment::Refusal;
 use http::request::Parts;
-use http::{HeaderValue, Method, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 
 use crate::admission;
 use crate::connection::{Connection, Fate};
@@ -126,7 +126,10 @@ impl Visit {
     }
 
     /// The answer to a request that goes no further. Whatever it held is back by now.
-    pub(crate) fn refuse(&self, stop: &Stop) -> Response<AnswerBody> {
+    ///
+    /// `headers` are the request's, of which nothing is needed any more but their room.
+    pub(crate) fn refuse(&self, stop: &Stop, mut headers: HeaderMap) -> Response<AnswerBody> {
+        headers.clear();
         self.core.outcomes().count(stop.reason);
         self.log(stop);
         let said = Said {
@@ -148,9 +151,9 @@ impl Visit {
         let answer = match lane.and_then(|lane| lane.0.route.fallback.as_ref()) {
             Some(fixed) => {
                 self.core.outcomes().count_static_fallback();
-                fixed.answer(&said)
+                fixed.answer(&said, headers)
             }
-            None => own_answer(&said),
+            None => own_answer(&said, headers),
         };
         self.finish(answer)
     }
