@@ -97,7 +97,7 @@ pub(crate) async fn drive<S: Serve>(
     let end = run(&socket, &connection, &context, &mut watchdog).await;
     // hyper is gone, and its half of the socket with it.
     if let Ok(socket) = Rc::try_unwrap(socket) {
-        linger::close(socket.into_inner(), end).await;
+        Box::pin(linger::close(socket.into_inner(), end)).await;
     }
 }
 

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 use tokio::task::JoinSet;
@@ -33,12 +33,33 @@ impl Tasks {
         let mut running = self.running.borrow_mut();
         // What has ended is let go here, so that the set is never larger than the busiest moment.
         while running.try_join_next().is_some() {}
-        let (kind, task) = (self.kind, Contained { task });
-        running.spawn_local(async move {
-            if task.await.is_err() {
-                tracing::error!(task = kind, "a task panicked; what it held was given back");
-            }
+        running.spawn_local(Told {
+            kind: self.kind,
+            task: Contained { task },
         });
+    }
+}
+
+pin_project! {
+    /// Logs a panic. Written by hand: an async block would have room for the task twice.
+    struct Told<F> {
+        kind: &'static str,
+        #[pin]
+        task: Contained<F>,
+    }
+}
+
+impl<F: Future<Output = ()>> Future for Told<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        let ended = ready!(this.task.poll(cx));
+        if ended.is_err() {
+            let task = *this.kind;
+            tracing::error!(task, "a task panicked; what it held was given back");
+        }
+        Poll::Ready(())
     }
 }
 
