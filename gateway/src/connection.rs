@@ -78,6 +78,8 @@ pub(crate) struct Connection {
     /// HTTP/1: heads that have come, and whether the last one's body is to be read still.
     body_open: Cell<(u32, bool)>,
     answer_ends_us: Cell<u64>,
+    /// The request path has had its first look at the request.
+    looked_at: Cell<bool>,
     new_stream: RefCell<Option<Rc<Stream>>>,
     waker: RefCell<Option<Waker>>,
 }
@@ -102,6 +104,7 @@ impl Connection {
             doubt: Cell::new(None),
             body_open: Cell::new((0, false)),
             answer_ends_us: Cell::new(u64::MAX),
+            looked_at: Cell::new(true),
             new_stream: RefCell::new(None),
             waker: RefCell::new(None),
         })
@@ -204,6 +207,7 @@ impl Connection {
             self.leaving.set(true);
         }
         self.answer_ends_us.set(u64::MAX);
+        self.looked_at.set(self.is_http2());
         let stream = self.is_http2().then(|| {
             let stream = Rc::new(Stream {
                 ends_at_us: Cell::new(u64::MAX),
@@ -226,6 +230,15 @@ impl Connection {
     /// Requests so far.
     pub(crate) fn served(&self) -> u32 {
         self.served.get()
+    }
+
+    /// HTTP/1: false between a head and the first look at its request.
+    pub(crate) fn is_looked_at(&self) -> bool {
+        self.looked_at.get()
+    }
+
+    pub(crate) fn look(&self) {
+        self.looked_at.set(true);
     }
 
     /// HTTP/1: when the answer under way ends at the latest.
@@ -340,6 +353,11 @@ impl Stream {
 }
 
 impl Running {
+    /// The request path looks at it now.
+    pub(crate) fn look(&self) {
+        self.connection.look();
+    }
+
     /// True when the client must be told not to send another request here.
     pub(crate) fn is_last_answer(&self) -> bool {
         self.connection.leaving.get() && !self.connection.is_http2()

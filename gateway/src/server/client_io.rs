@@ -160,6 +160,13 @@ impl AsyncRead for ClientIo {
                 return self.let_through(buf, before);
             }
             Poll::Ready(Ok(())) if room == 0 => {}
+            // hyper would drop the request unseen; it counts as one that came, and was left. Put
+            // off once, not until it has been looked at: that could be never.
+            Poll::Ready(_) if !self.connection.is_looked_at() => {
+                self.connection.look();
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             Poll::Ready(_) => self.connection.set_fate(Fate::ClientGone),
             Poll::Pending => {}
         }

@@ -154,6 +154,7 @@ async fn answer<S: Serve>(
     request: Request<Incoming>,
     running: Running,
 ) -> Result<Response<Tracked<S::Body>>, Infallible> {
+    running.look();
     // Built where it is awaited: held in a name first, the future would have room for it twice,
     // and all of it is copied with each request.
     let answered = Contained {

@@ -39,6 +39,18 @@ fn a_client_that_leaves_ends_its_exchange() {
 }
 
 #[test]
+fn a_request_whose_client_left_at_once_is_seen_all_the_same() {
+    let server = server(|_| {});
+    for nth in 1..=50 {
+        drop(server.with(get("/hang")));
+        eventually("the request to start", || {
+            count(&server.seen.started) == nth
+        });
+        eventually("its end", || count(&server.seen.dropped) == nth);
+    }
+}
+
+#[test]
 fn a_client_that_does_not_read_is_cut_and_named() {
     let server = server(|bounds| bounds.write_stall_us = 200_000);
     let mut client = server.with(get("/endless"));
