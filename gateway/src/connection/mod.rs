@@ -3,10 +3,14 @@
 //! Separate because the connection's driver, its socket and every request on it share it, on one
 //! thread. It must never do I/O, and it holds no permit: those end with their exchange.
 
+mod running;
+
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::Waker;
+
+pub(crate) use self::running::{Running, Stream};
 
 /// A connection that has served this many requests closes after the next answer, so that clients
 /// spread anew over the threads.
@@ -209,17 +213,11 @@ impl Connection {
         self.answer_ends_us.set(u64::MAX);
         self.looked_at.set(self.is_http2());
         let stream = self.is_http2().then(|| {
-            let stream = Rc::new(Stream {
-                ends_at_us: Cell::new(u64::MAX),
-                blocked_since_us: Cell::new(None),
-            });
+            let stream = Rc::new(Stream::new());
             self.new_stream.replace(Some(Rc::clone(&stream)));
             stream
         });
-        Running {
-            connection: Rc::clone(self),
-            stream,
-        }
+        Running::new(self, stream)
     }
 
     /// The request that has just begun, for the owner of its stream.
@@ -321,87 +319,5 @@ impl Connection {
     fn enter(&self, phase: Phase) {
         self.phase.set(phase);
         self.since_us.set(None);
-    }
-}
-
-/// One request being answered. Dropping it says that its answer has ended, in whatever way.
-#[derive(Debug)]
-#[must_use = "dropping it ends the request"]
-pub(crate) struct Running {
-    connection: Rc<Connection>,
-    /// HTTP/2 only.
-    stream: Option<Rc<Stream>>,
-}
-
-/// What the owner of an HTTP/2 stream has to know of its answer, which it cannot look into.
-#[derive(Debug)]
-pub(crate) struct Stream {
-    ends_at_us: Cell<u64>,
-    /// Since when the answer has bytes and the client gives no room for them.
-    blocked_since_us: Cell<Option<u64>>,
-}
-
-impl Stream {
-    /// When the answer ends at the latest; `u64::MAX` while there is none.
-    pub(crate) fn ends_at_us(&self) -> u64 {
-        self.ends_at_us.get()
-    }
-
-    pub(crate) fn blocked_since_us(&self) -> Option<u64> {
-        self.blocked_since_us.get()
-    }
-}
-
-impl Running {
-    /// The request path looks at it now.
-    pub(crate) fn look(&self) {
-        self.connection.look();
-    }
-
-    /// True when the client must be told not to send another request here.
-    pub(crate) fn is_last_answer(&self) -> bool {
-        self.connection.leaving.get() && !self.connection.is_http2()
-    }
-
-    /// True when part of the request's body has not been read. If nobody takes it, the connection
-    /// cannot be used again. A later request's body, in a pipeline, does not count.
-    pub(crate) fn is_body_open(&self) -> bool {
-        let (heads, open) = self.connection.body_open.get();
-        open && heads == self.connection.served.get() && !self.connection.is_http2()
-    }
-
-    /// The head of the answer is known.
-    pub(crate) fn answer_began(&self, ends_at_us: u64) {
-        match &self.stream {
-            Some(stream) => stream.ends_at_us.set(ends_at_us),
-            None => self.connection.answer_ends_us.set(ends_at_us),
-        }
-    }
-
-    /// HTTP/2 asks for more of a body only when the client has room for it.
-    pub(crate) fn body_polled(&self, waits_for_body: bool, now_us: impl FnOnce() -> u64) {
-        if let Some(stream) = &self.stream {
-            let blocked_since_us = (!waits_for_body).then(now_us);
-            stream.blocked_since_us.set(blocked_since_us);
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let connection = &self.connection;
-        let running = connection.running.get().saturating_sub(1);
-        connection.running.set(running);
-        if running > 0 {
-            return;
-        }
-        // HTTP/1: its last bytes may still lie in hyper's buffer; `flushed` makes it idle.
-        match connection.protocol.get() {
-            Protocol::Http1 => connection.answer_ended.set(true),
-            Protocol::Http2 => {
-                connection.enter(Phase::Idle);
-                connection.wake();
-            }
-        }
     }
 }
