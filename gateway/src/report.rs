@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use compartment::{Figures, Level};
 use wire::stream::proto;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, unix_ms};
 use crate::live_policy::Live;
 use crate::outcomes::Outcomes;
 
@@ -21,6 +22,32 @@ const REPORT_TENANTS_MAX: usize = 5_000;
 pub(crate) struct Reporter {
     live: Arc<Live>,
     clock: Clock,
+    boot: Arc<Boot>,
+}
+
+/// Names the process that counts, and numbers its reports.
+#[derive(Debug)]
+struct Boot {
+    id: String,
+    reports: AtomicU64,
+}
+
+impl Boot {
+    /// Another one with each start, also of the same gateway.
+    fn new() -> Self {
+        let chance = || getrandom::u64().unwrap_or_default();
+        Self {
+            id: format!("{:016x}{:016x}{:016x}", unix_ms(), chance(), chance()),
+            reports: AtomicU64::new(0),
+        }
+    }
+
+    /// The number of the next report, from 1.
+    fn next(&self) -> u64 {
+        self.reports
+            .fetch_add(1, Ordering::Relaxed)
+            .saturating_add(1)
+    }
 }
 
 /// All compartments at one moment.
@@ -32,8 +59,9 @@ pub(crate) struct Snapshot {
 }
 
 impl Reporter {
-    pub(crate) const fn new(live: Arc<Live>, clock: Clock) -> Self {
-        Self { live, clock }
+    pub(crate) fn new(live: Arc<Live>, clock: Clock) -> Self {
+        let boot = Arc::new(Boot::new());
+        Self { live, clock, boot }
     }
 
     /// Generation and digest of what runs.
@@ -75,13 +103,20 @@ impl Reporter {
 
     /// What the control plane is told.
     pub(crate) fn message(&self) -> proto::Report {
+        let (sequence, uptime_us) = (self.boot.next(), self.clock.now_us());
         let generation = self.generation();
         let mut chosen = Chosen::default();
         self.each(&mut |figures| chosen.take(figures));
+        let left_out = chosen.left_out();
         let compartments = chosen.all().iter().map(proto::Compartment::from).collect();
         proto::Report {
             generation,
             compartments,
+            boot_id: self.boot.id.clone(),
+            sequence,
+            at_unix_ms: i64::try_from(unix_ms()).unwrap_or(i64::MAX),
+            uptime_us,
+            left_out,
         }
     }
 }
@@ -108,6 +143,7 @@ const fn is_tenant(level: Level) -> bool {
 struct Chosen {
     kept: Vec<Figures>,
     tenants: Vec<Figures>,
+    tenants_seen: usize,
 }
 
 impl Chosen {
@@ -116,6 +152,7 @@ impl Chosen {
             self.kept.push(figures);
         } else if figures.arrived > 0 || figures.in_flight > 0 {
             self.tenants.push(figures);
+            self.tenants_seen = self.tenants_seen.saturating_add(1);
         }
         // Sorted now and then, so that the list stays near its bound.
         if self.tenants.len() >= REPORT_TENANTS_MAX.saturating_mul(2) {
@@ -129,6 +166,11 @@ impl Chosen {
             self.tenants.sort_by_key(busy);
             self.tenants.truncate(REPORT_TENANTS_MAX);
         }
+    }
+
+    /// How many tenants will find no place.
+    fn left_out(&self) -> u32 {
+        u32::try_from(self.tenants_seen.saturating_sub(REPORT_TENANTS_MAX)).unwrap_or(u32::MAX)
     }
 
     fn all(mut self) -> Vec<Figures> {
@@ -199,6 +241,9 @@ pub(crate) mod tests {
             .collect();
         let kept = chosen(all);
         assert_eq!(kept.len(), REPORT_TENANTS_MAX);
+        let mut many = Chosen::default();
+        (1..=count).for_each(|n| many.take(figures(&format!("tenant/t{n}"), n)));
+        assert_eq!(u64::from(many.left_out()), count - 5_000);
         let quiet = u64::try_from(REPORT_TENANTS_MAX * 2).unwrap() + 7;
         assert!(kept.iter().all(|figures| figures.arrived > quiet));
     }

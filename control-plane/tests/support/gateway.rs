@@ -128,6 +128,7 @@ impl Gateway {
         let report = Report {
             generation,
             compartments,
+            ..Default::default()
         };
         self.say(from_gateway::Message::Report(report)).await;
     }

@@ -91,6 +91,21 @@ pub struct Report {
     pub generation: u64,
     #[prost(message, repeated, tag = "2")]
     pub compartments: ::prost::alloc::vec::Vec<Compartment>,
+    /// Names the process that counts; figures of two boots are never subtracted.
+    #[prost(string, tag = "3")]
+    pub boot_id: ::prost::alloc::string::String,
+    /// Rises with each report of a boot; one that is not above the last is late or repeated.
+    #[prost(uint64, tag = "4")]
+    pub sequence: u64,
+    /// The gateway's wall clock, to tell how far it is off. Nothing is measured by it.
+    #[prost(int64, tag = "5")]
+    pub at_unix_ms: i64,
+    /// Since the boot, on a clock that never jumps: what lies between two reports.
+    #[prost(uint64, tag = "6")]
+    pub uptime_us: u64,
+    /// Compartments with traffic that found no place in this report.
+    #[prost(uint32, tag = "7")]
+    pub left_out: u32,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, ::prost::Message)]
