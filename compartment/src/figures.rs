@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Level, Limit, Rejection};
+use crate::{Histogram, Level, Limit, Mode, Rejection};
 
 /// The figures of one compartment. Counters start with the process and never go down.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -17,10 +17,13 @@ pub struct Figures {
     pub key: String,
     /// The level.
     pub level: Level,
-    /// Always `enforce` in this build.
-    pub mode: String,
+    /// What the route does with its own decisions; `enforce` on every other level.
+    pub mode: Mode,
     /// The limit in force.
     pub limit: Limit,
+    /// A limit judged beside it, never enforced.
+    #[serde(default)]
+    pub candidate: Option<u32>,
     /// Guaranteed slots.
     pub reserved: u32,
     /// Permits out.
@@ -33,6 +36,9 @@ pub struct Figures {
     pub borrowed: u32,
     /// The highest `in_flight` since the start.
     pub peak: u32,
+    /// The highest `in_flight` since the last report to the control plane.
+    #[serde(default)]
+    pub peak_recent: u32,
     /// `in_flight / limit`; 0 when unlimited, 1 when closed.
     pub saturation: f64,
     /// Requests whose decision was made here: admitted, refused here, waiting or gone.
@@ -49,6 +55,63 @@ pub struct Figures {
     pub candidate_rejected: u64,
     /// Permits that outlived their bound.
     pub leaked: u64,
+    /// True while more is in flight than the hold times of ended requests explain.
+    #[serde(default)]
+    pub leak_suspected: bool,
     /// Age of the oldest permit in milliseconds; 0 when none is out.
     pub oldest_permit_ms: u64,
+    /// Microseconds with nothing in flight, by time and not by sampling.
+    #[serde(default)]
+    pub idle_us: u64,
+    /// Microseconds with something in flight and a slot free.
+    #[serde(default)]
+    pub busy_us: u64,
+    /// Microseconds at the limit, a finite one above 0.
+    #[serde(default)]
+    pub saturated_us: u64,
+    /// `in_flight` summed over time, in slot-microseconds.
+    #[serde(default)]
+    pub in_flight_us: u64,
+    /// How long permits were held, from grant to release.
+    #[serde(skip)]
+    pub hold: Histogram,
+    /// How long those who waited did, whatever came of it.
+    #[serde(skip)]
+    pub wait: Histogram,
+}
+
+impl Figures {
+    /// The figures of a compartment where nothing has happened yet.
+    pub fn new(key: String, level: Level, limit: Limit) -> Self {
+        Self {
+            key,
+            level,
+            mode: Mode::Enforce,
+            limit,
+            candidate: None,
+            reserved: 0,
+            in_flight: 0,
+            queued: 0,
+            left_queue: 0,
+            borrowed: 0,
+            peak: 0,
+            peak_recent: 0,
+            saturation: 0.0,
+            arrived: 0,
+            admitted: 0,
+            completed: 0,
+            rejected: BTreeMap::new(),
+            shadow_rejected: BTreeMap::new(),
+            candidate_rejected: 0,
+            leaked: 0,
+            leak_suspected: false,
+            oldest_permit_ms: 0,
+            idle_us: 0,
+            busy_us: 0,
+            saturated_us: 0,
+            in_flight_us: 0,
+            hold: Histogram::new(),
+            wait: Histogram::new(),
+        }
+    }
 }

@@ -204,10 +204,6 @@ fn blank_figures(
     let reserved = picture.reserved();
     let borrows = level == Level::Route;
     Figures {
-        key: key.to_owned(),
-        level,
-        mode: "enforce".to_owned(),
-        limit: picture.limit(),
         reserved,
         in_flight: counts.in_flight,
         queued: counts.queued,
@@ -217,16 +213,12 @@ fn blank_figures(
         } else {
             0
         },
-        peak: 0,
         saturation: saturation(picture, counts.in_flight),
         arrived: counts.arrived(),
         admitted: counts.admitted,
         completed: counts.completed,
         rejected,
-        shadow_rejected: BTreeMap::new(),
-        candidate_rejected: 0,
-        leaked: 0,
-        oldest_permit_ms: 0,
+        ..Figures::new(key.to_owned(), level, picture.limit())
     }
 }
 

@@ -182,8 +182,6 @@ impl Chosen {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::collections::BTreeMap;
-
     use compartment::Limit;
 
     use super::*;
@@ -191,25 +189,11 @@ pub(crate) mod tests {
     pub(crate) fn figures(key: &str, arrived: u64) -> Figures {
         let key: compartment::Key = key.parse().unwrap();
         Figures {
-            key: key.to_string(),
-            level: key.level(),
-            mode: "enforce".to_owned(),
-            limit: Limit::new(10).unwrap(),
             reserved: 10,
-            in_flight: 0,
-            queued: 0,
-            left_queue: 0,
-            borrowed: 0,
-            peak: 0,
-            saturation: 0.0,
             arrived,
             admitted: arrived,
             completed: arrived,
-            rejected: BTreeMap::new(),
-            shadow_rejected: BTreeMap::new(),
-            candidate_rejected: 0,
-            leaked: 0,
-            oldest_permit_ms: 0,
+            ..Figures::new(key.to_string(), key.level(), Limit::new(10).unwrap())
         }
     }
 

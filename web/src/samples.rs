@@ -3,8 +3,6 @@
 //! Separate so that the pages' own files stay about the pages. Samples are values like any other;
 //! they must never be reachable from a server.
 
-use std::collections::BTreeMap;
-
 use compartment::{Figures, Level, Limit, Rejection};
 
 use crate::{Fleet, Frame, Freshness, GatewayRow, GatewayState, Moment};
@@ -25,25 +23,14 @@ pub(crate) fn figures(key: &str, level: Level, in_flight: u32, peak: u32, slots:
     let completed = u64::from(peak) * 33;
     let admitted = completed + u64::from(in_flight);
     Figures {
-        key: key.to_owned(),
-        level,
-        mode: "enforce".to_owned(),
-        limit,
         reserved: slots,
         in_flight,
-        queued: 0,
-        left_queue: 0,
-        borrowed: 0,
         peak,
-        saturation: 0.0,
         arrived: admitted,
         admitted,
         completed,
-        rejected: BTreeMap::new(),
-        shadow_rejected: BTreeMap::new(),
-        candidate_rejected: 0,
-        leaked: 0,
         oldest_permit_ms: if in_flight > 0 { 212 } else { 0 },
+        ..Figures::new(key.to_owned(), level, limit)
     }
 }
 

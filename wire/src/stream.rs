@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use compartment::{Figures, Level, Limit, Rejection};
+use compartment::{Figures, Histogram, HistogramError, LIMIT_MAX, Level, Limit, Mode, Rejection};
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 
 use crate::Secret;
@@ -44,6 +44,20 @@ pub enum MessageError {
         /// Whose.
         key: String,
     },
+    /// Not one of the modes.
+    #[error("unknown mode of compartment {key}")]
+    Mode {
+        /// Whose.
+        key: String,
+    },
+    /// Durations that cannot be read.
+    #[error("a histogram of compartment {key} is broken")]
+    Histogram {
+        /// Whose.
+        key: String,
+        /// How.
+        source: HistogramError,
+    },
     /// Out of range.
     #[error("limit of compartment {key} is out of range")]
     Limit {
@@ -73,7 +87,10 @@ pub fn authorized(metadata: &MetadataMap, token: &Secret) -> bool {
 
 impl From<&Figures> for proto::Compartment {
     fn from(figures: &Figures) -> Self {
-        let reason = |(reason, count): (&Rejection, &u64)| (reason.as_str().to_owned(), *count);
+        let by_name = |counts: &BTreeMap<Rejection, u64>| {
+            let named = |(reason, count): (&Rejection, &u64)| (reason.as_str().to_owned(), *count);
+            counts.iter().map(named).collect()
+        };
         Self {
             key: figures.key.clone(),
             level: figures.level.as_str().to_owned(),
@@ -86,9 +103,21 @@ impl From<&Figures> for proto::Compartment {
             peak: figures.peak,
             admitted: figures.admitted,
             completed: figures.completed,
-            rejected: figures.rejected.iter().map(reason).collect(),
+            rejected: by_name(&figures.rejected),
             leaked: figures.leaked,
             oldest_permit_ms: figures.oldest_permit_ms,
+            mode: figures.mode.as_str().to_owned(),
+            candidate: figures.candidate,
+            peak_recent: figures.peak_recent,
+            shadow_rejected: by_name(&figures.shadow_rejected),
+            candidate_rejected: figures.candidate_rejected,
+            leak_suspected: figures.leak_suspected,
+            idle_us: figures.idle_us,
+            busy_us: figures.busy_us,
+            saturated_us: figures.saturated_us,
+            in_flight_us: figures.in_flight_us,
+            hold: figures.hold.to_bytes(),
+            wait: figures.wait.to_bytes(),
         }
     }
 }
@@ -107,6 +136,23 @@ impl TryFrom<proto::Compartment> for Figures {
         let Ok(limit) = message.limit.map_or(Ok(Limit::UNLIMITED), Limit::new) else {
             return Err(MessageError::Limit { key });
         };
+        let mode = match message.mode.as_str() {
+            "" => Mode::Enforce,
+            name => match Mode::from_name(name) {
+                Some(mode) => mode,
+                None => return Err(MessageError::Mode { key }),
+            },
+        };
+        if message.candidate.is_some_and(|slots| slots > LIMIT_MAX) {
+            return Err(MessageError::Limit { key });
+        }
+        let durations = |bytes: &[u8]| {
+            Histogram::from_bytes(bytes).map_err(|source| MessageError::Histogram {
+                key: key.clone(),
+                source,
+            })
+        };
+        let (hold, wait) = (durations(&message.hold)?, durations(&message.wait)?);
         let rejected = reasons(&message.rejected);
         let refused = rejected
             .values()
@@ -115,25 +161,32 @@ impl TryFrom<proto::Compartment> for Figures {
             .into_iter()
             .fold(message.admitted, u64::saturating_add);
         Ok(Self {
-            key,
-            level,
-            mode: "enforce".to_owned(),
-            limit,
+            mode,
+            candidate: message.candidate,
             reserved: message.reserved,
             in_flight: message.in_flight,
             queued: message.queued,
             left_queue: message.left_queue,
             borrowed: message.borrowed,
             peak: message.peak,
+            peak_recent: message.peak_recent,
             saturation: saturation(limit, message.in_flight),
             arrived,
             admitted: message.admitted,
             completed: message.completed,
             rejected,
-            shadow_rejected: BTreeMap::new(),
-            candidate_rejected: 0,
+            shadow_rejected: reasons(&message.shadow_rejected),
+            candidate_rejected: message.candidate_rejected,
             leaked: message.leaked,
+            leak_suspected: message.leak_suspected,
             oldest_permit_ms: message.oldest_permit_ms,
+            idle_us: message.idle_us,
+            busy_us: message.busy_us,
+            saturated_us: message.saturated_us,
+            in_flight_us: message.in_flight_us,
+            hold,
+            wait,
+            ..Self::new(key, level, limit)
         })
     }
 }
@@ -216,27 +269,42 @@ fn reasons(counts: &std::collections::HashMap<String, u64>) -> BTreeMap<Rejectio
 mod tests {
     use super::*;
 
+    fn durations(all_us: &[u64]) -> Histogram {
+        let mut made = Histogram::new();
+        all_us.iter().for_each(|us| made.record(*us));
+        made
+    }
+
     fn figures() -> Figures {
         Figures {
             key: "route/a/tenant/_idle".to_owned(),
             level: Level::TenantRoute,
-            mode: "enforce".to_owned(),
+            mode: Mode::Shadow,
             limit: Limit::new(8).unwrap(),
+            candidate: Some(6),
             reserved: 2,
             in_flight: 4,
             queued: 3,
             left_queue: 1,
             borrowed: 2,
             peak: 7,
+            peak_recent: 6,
             saturation: 0.5,
             arrived: 25,
             admitted: 20,
             completed: 16,
             rejected: BTreeMap::from([(Rejection::TenantRouteFull, 1)]),
-            shadow_rejected: BTreeMap::new(),
-            candidate_rejected: 0,
-            leaked: 0,
+            shadow_rejected: BTreeMap::from([(Rejection::TenantShare, 4)]),
+            candidate_rejected: 5,
+            leaked: 2,
+            leak_suspected: true,
             oldest_permit_ms: 9,
+            idle_us: 1_000,
+            busy_us: 2_000,
+            saturated_us: 3_000,
+            in_flight_us: 9_000,
+            hold: durations(&[70, 1_000_000]),
+            wait: durations(&[5]),
         }
     }
 
@@ -274,6 +342,26 @@ mod tests {
             bad(&|m| m.limit = Some(u32::MAX)),
             MessageError::Limit { .. }
         ));
+        assert!(matches!(
+            bad(&|m| m.candidate = Some(u32::MAX)),
+            MessageError::Limit { .. }
+        ));
+        assert!(matches!(
+            bad(&|m| m.mode = "stern".to_owned()),
+            MessageError::Mode { .. }
+        ));
+        for broken in [
+            |m: &mut proto::Compartment| m.hold = vec![1],
+            |m: &mut proto::Compartment| m.wait = vec![1],
+        ] {
+            assert!(matches!(
+                bad(&broken),
+                MessageError::Histogram {
+                    source: HistogramError::Empty,
+                    ..
+                }
+            ));
+        }
     }
 
     #[test]

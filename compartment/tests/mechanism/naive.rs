@@ -445,11 +445,8 @@ impl Naive {
         let one = &self.boxes[&seen.key];
         let in_flight = one.n - one.pending;
         let refusals: u64 = one.rejected.values().sum();
+        let level = seen.key.parse::<compartment::Key>().unwrap().level();
         Figures {
-            key: seen.key.clone(),
-            level: seen.key.parse::<compartment::Key>().unwrap().level(),
-            mode: "enforce".to_owned(),
-            limit: one.limit,
             reserved: one.reserved,
             in_flight,
             queued: one.queued,
@@ -469,10 +466,7 @@ impl Naive {
             admitted: one.admitted,
             completed: one.completed,
             rejected: one.rejected.clone(),
-            shadow_rejected: BTreeMap::new(),
-            candidate_rejected: 0,
-            leaked: 0,
-            oldest_permit_ms: 0,
+            ..Figures::new(seen.key.clone(), level, one.limit)
         }
     }
 }

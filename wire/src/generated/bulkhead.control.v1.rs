@@ -140,6 +140,41 @@ pub struct Compartment {
     pub leaked: u64,
     #[prost(uint64, tag = "14")]
     pub oldest_permit_ms: u64,
+    /// off, shadow or enforce; empty is enforce.
+    #[prost(string, tag = "15")]
+    pub mode: ::prost::alloc::string::String,
+    /// A limit judged beside the live one; absent: none.
+    #[prost(uint32, optional, tag = "16")]
+    pub candidate: ::core::option::Option<u32>,
+    /// Highest in flight since the last report.
+    #[prost(uint32, tag = "17")]
+    pub peak_recent: u32,
+    /// Reason -> count of what a shadow limit would have refused.
+    #[prost(map = "string, uint64", tag = "18")]
+    pub shadow_rejected: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        u64,
+    >,
+    #[prost(uint64, tag = "19")]
+    pub candidate_rejected: u64,
+    /// More in flight than the hold times of ended requests explain.
+    #[prost(bool, tag = "20")]
+    pub leak_suspected: bool,
+    /// Time by state, and in flight summed over time, since the compartment was made.
+    #[prost(uint64, tag = "21")]
+    pub idle_us: u64,
+    #[prost(uint64, tag = "22")]
+    pub busy_us: u64,
+    #[prost(uint64, tag = "23")]
+    pub saturated_us: u64,
+    #[prost(uint64, tag = "24")]
+    pub in_flight_us: u64,
+    /// Histograms: the sum in microseconds, then a gap and a count for each bucket that holds
+    /// something, all varints. Empty: nothing recorded.
+    #[prost(bytes = "vec", tag = "25")]
+    pub hold: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "26")]
+    pub wait: ::prost::alloc::vec::Vec<u8>,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
