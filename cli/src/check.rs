@@ -3,7 +3,7 @@
 //! Separate because it needs no server: what it accepts, a control plane accepts. It must never
 //! let an error through that the control plane would refuse.
 
-use control_plane::document::{self, LoadError};
+use control_plane::document::{self, LoadError, Syntax};
 use control_plane::linter::{self, Finding, Severity};
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         Err(other) => return Err(other),
     };
     let verdict = match document::load(&text, syntax) {
-        Ok(loaded) => Verdict::linted(linter::lint(&loaded.policy)),
+        Ok(loaded) => Verdict::linted(&text, syntax, linter::lint(&loaded.policy)),
         Err(error) => Verdict::refused(&error),
     };
     match args.output {
@@ -43,15 +43,18 @@ struct Verdict {
     /// What does not parse or does not keep the rules.
     faults: Vec<Value>,
     fault_lines: String,
-    findings: Vec<Finding>,
+    /// What the linter says, each with its line.
+    findings: Vec<(Option<u32>, Finding)>,
 }
 
 impl Verdict {
-    fn linted(findings: Vec<Finding>) -> Self {
+    fn linted(text: &str, syntax: Syntax, findings: Vec<Finding>) -> Self {
+        let paths: Vec<_> = findings.iter().map(|finding| &finding.path).collect();
+        let lines = document::lines_of(text, syntax, &paths);
         Self {
             faults: Vec::new(),
             fault_lines: String::new(),
-            findings,
+            findings: lines.into_iter().zip(findings).collect(),
         }
     }
 
@@ -81,7 +84,7 @@ impl Verdict {
         let of_linter = self
             .findings
             .iter()
-            .filter(|f| f.severity == Severity::Error)
+            .filter(|(_, finding)| finding.severity == Severity::Error)
             .count();
         self.faults.len().saturating_add(of_linter)
     }
@@ -95,10 +98,11 @@ impl Verdict {
         for line in self.fault_lines.lines() {
             out.push_str(&format!("error {line}\n"));
         }
-        for finding in &self.findings {
-            let (severity, rule) = (severity(finding), finding.rule);
+        for (line, finding) in &self.findings {
+            let line = line.map_or_else(String::new, |line| format!("line {line}: "));
+            let (severity, rule) = (finding.severity.as_str(), finding.rule);
             out.push_str(&format!(
-                "{severity} {rule} {}: {}\n",
+                "{severity} {rule} {line}{}: {}\n",
                 finding.path, finding.message
             ));
         }
@@ -116,19 +120,11 @@ impl Verdict {
         let findings: Vec<Value> = self
             .findings
             .iter()
-            .map(|finding| {
-                json!({"rule": finding.rule, "severity": severity(finding),
+            .map(|(line, finding)| {
+                json!({"rule": finding.rule, "severity": finding.severity, "line": line,
                        "path": finding.path.to_string(), "message": finding.message})
             })
             .collect();
         json!({ "fine": self.fine(), "errors": self.faults, "findings": findings })
-    }
-}
-
-fn severity(finding: &Finding) -> &'static str {
-    match finding.severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-        Severity::Info => "info",
     }
 }

@@ -192,3 +192,52 @@ fn a_control_plane_that_is_not_there_is_one_clear_line() {
         Some(2)
     );
 }
+
+/// Each contradiction through `check` and `apply`: the same verdict, with line, rule and sum.
+#[test]
+fn a_contradiction_has_its_line_and_its_sum_in_check_and_apply() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let up = Process::up(at, "up", &[]);
+    let server = up.server();
+    let start = policy("http://127.0.0.1:9", "30");
+    for (more, want, words) in [
+        ("queue = 2", 1, &["queue_wait", "required"][..]),
+        (
+            "queue = 2\nqueue_wait = \"61s\"",
+            1,
+            &["line 14", "queue_wait", "61 s", "60 s"],
+        ),
+        (
+            "queue = 10\nqueue_wait = \"20ms\"",
+            0,
+            &["warning P2", "line 13", "10 places"],
+        ),
+        ("class_reserve = 30", 1, &["line 13", "class_reserve = 30"]),
+        (
+            "reserved = 31",
+            1,
+            &["line 13", "reserved = 31", "limit 30"],
+        ),
+        ("max_hold = \"14s\"", 0, &["max_hold", "14 s", "15 s"]),
+        (
+            "assume = { rate = 1, p99 = \"1s\" }\n[gateway]\ncapacity = 29",
+            1,
+            &["line 15", "gateway.capacity = 29", "30 guaranteed"],
+        ),
+    ] {
+        std::fs::write(at.join("p.toml"), format!("{start}{more}\n")).unwrap();
+        let checked = code(at, &["check", "p.toml"], want);
+        for word in words {
+            assert!(checked.contains(word), "{word} in {checked}");
+        }
+        let client = ["--server", server.as_str(), "--token", ADMIN_TOKEN];
+        let applied = code(
+            at,
+            &[&["apply", "-f", "p.toml"], &client[..]].concat(),
+            want,
+        );
+        let last = words.last().unwrap();
+        assert!(applied.contains(last), "{last} in {applied}");
+    }
+}

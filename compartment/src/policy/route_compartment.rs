@@ -71,8 +71,8 @@ fn decode(node: Node<'_>, faults: &mut Faults) -> Option<RouteCompartment> {
     let assume = table.optional("assume", faults, assume);
 
     let queue_wait = queue.zip(queue_wait).and_then(|pair| match pair {
-        (0, _) => Some(Duration::ZERO),
         (_, Some(wait)) => Some(wait),
+        (0, None) => Some(Duration::ZERO),
         (_, None) => table.missing("queue_wait", "is required when queue is above 0", faults),
     });
     if let Some(own) = own {

@@ -231,7 +231,7 @@ pub struct RouteCompartment {
     pub class_reserve: u32,
     /// Places to wait.
     pub queue: u32,
-    /// Longest wait; zero when `queue` is 0.
+    /// Longest wait; zero when the document does not say, which it must with a queue.
     pub queue_wait: Duration,
     /// Longest time a permit may be held.
     pub hold_max: Duration,

@@ -1,4 +1,4 @@
-//! L1 to L5: a route against what its author assumes of the traffic.
+//! L1 to L6: a route against what its author assumes of the traffic.
 //!
 //! Separate because these rules need `assume` and say nothing without it, but for the budget of
 //! retries. A closed or unlimited route must never be judged: it has no slots to fill.
@@ -95,6 +95,7 @@ fn retries(path: &Path, route: &Route, traffic: Option<&Traffic>, findings: &mut
     let Some(retry) = route.retry.as_ref().filter(|retry| retry.attempts > 1) else {
         return;
     };
+    let path_attempts = path.key("retry").key("attempts");
     let path = path.key("retry").key("budget");
     let extra = match retry.budget {
         Some(budget) => Exact::share(budget),
@@ -122,7 +123,10 @@ fn retries(path: &Path, route: &Route, traffic: Option<&Traffic>, findings: &mut
             Severity::Error,
             format!("the worst case is {sum}; limit {limit} is below it"),
         ),
-        (Some(_), _) => return,
+        (Some(_), Some((true, ..))) => {
+            return long_permit(&path_attempts, route, traffic, findings);
+        }
+        (Some(_), None) => return,
         (None, Some((false, sum, limit))) => (
             "L5",
             Severity::Error,
@@ -145,4 +149,30 @@ fn retries(path: &Path, route: &Route, traffic: Option<&Traffic>, findings: &mut
         path,
         message,
     });
+}
+
+/// L6: one request that is repeated holds its permit for all its attempts.
+fn long_permit(path: &Path, route: &Route, traffic: Option<&Traffic>, findings: &mut Vec<Finding>) {
+    let (Some(traffic), Some(retry)) = (traffic, route.retry.as_ref()) else {
+        return;
+    };
+    let attempts = retry.attempts;
+    let longest = Exact::whole(attempts.into()).times(traffic.attempt);
+    let fill = time_to_fill(traffic.limit, Exact::ZERO, traffic.rate);
+    if longest >= fill {
+        findings.push(Finding {
+            rule: "L6",
+            severity: Severity::Warning,
+            path: path.clone(),
+            message: format!(
+                "one request may hold its permit {attempts} x {} = {}; the slots fill in {} / \
+                 {}/s = {}: the budget alone keeps the worst case",
+                time(traffic.attempt),
+                time(longest),
+                traffic.limit,
+                traffic.rate,
+                time(fill)
+            ),
+        });
+    }
 }

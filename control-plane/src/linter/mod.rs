@@ -5,7 +5,10 @@
 //! follows from the policy alone.
 
 mod assumed;
+mod bounds;
+mod reach;
 mod shape;
+mod slices;
 
 use std::fmt;
 
@@ -72,6 +75,7 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
         shape::lint_route(&path, policy, route, &mut findings);
     }
     shape::lint_upstreams(policy, &mut findings);
+    slices::lint(policy, &mut findings);
     shape::lint_tenants(policy, &mut findings);
     findings.sort_by_key(|finding| finding.severity != Severity::Error);
     let more = findings.len().saturating_sub(FINDINGS_MAX);

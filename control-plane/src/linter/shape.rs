@@ -8,8 +8,7 @@ use std::collections::HashMap;
 use compartment::Limit;
 use compartment::policy::{Identifier, Path, Policy, Route, Unknown};
 
-use super::{Finding, Severity};
-use crate::sizing::{Exact, time};
+use super::{Finding, Severity, bounds, reach};
 
 /// The most places to wait that need no second thought.
 const QUEUE_PLACES_FEW: u32 = 9;
@@ -17,7 +16,7 @@ const QUEUE_PLACES_FEW: u32 = 9;
 /// The most terms of a sum that a message spells out.
 const TERMS_SHOWN_MAX: usize = 8;
 
-fn warning(rule: &'static str, path: Path, message: String) -> Finding {
+pub(super) fn warning(rule: &'static str, path: Path, message: String) -> Finding {
     Finding {
         rule,
         severity: Severity::Warning,
@@ -36,7 +35,12 @@ pub(super) fn lint_route(path: &Path, policy: &Policy, route: &Route, findings: 
             format!("{places} places to wait; above {QUEUE_PLACES_FEW} a queue hides an overload");
         findings.push(warning("P2", here.key("queue"), message));
     }
-    bounds(path, route, findings);
+    if compartment.queue == 0 && !compartment.queue_wait.is_zero() {
+        let message = "has no effect: queue is 0, so nobody waits".to_owned();
+        findings.push(warning("effect", here.key("queue_wait"), message));
+    }
+    bounds::lint(path, route, findings);
+    reach::lint(path, policy, route, findings);
     let unlimited = compartment.limit == Limit::UNLIMITED;
     let without_effect = [
         (
@@ -68,43 +72,6 @@ pub(super) fn lint_route(path: &Path, policy: &Policy, route: &Route, findings: 
                 format!("has no effect: {why}"),
             ));
         }
-    }
-}
-
-/// Of several bounds the first to run out ends the exchange: one that never does is a mistake.
-fn bounds(path: &Path, route: &Route, findings: &mut Vec<Finding>) {
-    let written = |duration| time(Exact::seconds(duration));
-    let (timeout, compartment) = (&route.timeout, &route.compartment);
-    let total = written(timeout.total);
-    if timeout.attempt > timeout.total {
-        let message = format!(
-            "attempt {} never runs out: total {total} does",
-            written(timeout.attempt)
-        );
-        findings.push(warning(
-            "bounds",
-            path.key("timeout").key("attempt"),
-            message,
-        ));
-    }
-    if compartment.queue_wait > timeout.total {
-        let wait = written(compartment.queue_wait);
-        let message = format!("a wait of {wait} never runs out: total {total} does");
-        findings.push(warning(
-            "bounds",
-            path.key("compartment").key("queue_wait"),
-            message,
-        ));
-    }
-    if compartment.hold_max < timeout.attempt {
-        let hold = written(compartment.hold_max);
-        let attempt = written(timeout.attempt);
-        let message = format!("a hold of at most {hold} ends every attempt before its {attempt}");
-        findings.push(warning(
-            "bounds",
-            path.key("compartment").key("max_hold"),
-            message,
-        ));
     }
 }
 

@@ -7,11 +7,28 @@ use super::*;
 
 /// A policy of two routes over one upstream; `route` are more lines of the first.
 fn policy(upstream: &str, compartment: &str, route: &str) -> Policy {
+    policy_with("", upstream, compartment, route)
+}
+
+/// Tenants, one of whom is on a plan whose requests give way first.
+const IDENTIFY: &str = r#"
+        [identify]
+        by = [{ host = {} }]
+        [plans.free]
+        limit = 5
+        class = "sheddable"
+        [tenants.acme]
+        plan = "free"
+        "#;
+
+/// The same with more tables before the routes.
+fn policy_with(tables: &str, upstream: &str, compartment: &str, route: &str) -> Policy {
     let text = format!(
         r#"
         schema = 1
         [gateway]
         capacity = 200
+        {tables}
         [upstreams.main]
         endpoints = ["http://127.0.0.1:9001"]
         {upstream}
@@ -55,12 +72,23 @@ fn check(policy: &Policy, want: &[(Severity, &str, &str, &[&str])]) {
 const ASSUME: &str = r#"assume = { rate = 100, p99 = "200ms" }"#;
 const RETRY_10: &str = r#"retry = { attempts = 2, budget = 0.10, window = "10s" }"#;
 
-/// The article's own configuration: nothing to say.
+/// What L6 says of the article's own configuration, and only that is said of it.
+const ARTICLE_L6: (Severity, &str, &str, &[&str]) = (
+    Severity::Warning,
+    "L6",
+    "routes[0].retry.attempts",
+    &["2 x 250 ms = 500 ms", "30 / 100/s = 300 ms"],
+);
+
+/// The article's own configuration: fine, but for the permit that is held for both attempts.
 #[test]
 fn the_article_is_fine() {
     let route = format!("timeout = {{ attempt = \"250ms\" }}\n{RETRY_10}");
-    check(&policy("", ASSUME, &route), &[]);
+    check(&policy("", ASSUME, &route), &[ARTICLE_L6]);
     check(&policy("", "", ""), &[]);
+    let short = format!("timeout = {{ attempt = \"149ms\" }}\n{RETRY_10}");
+    let quick = r#"assume = { rate = 100, p99 = "100ms" }"#;
+    check(&policy("", quick, &short), &[]);
 }
 
 /// L1.
@@ -124,8 +152,8 @@ fn the_worst_case_with_retries_must_fit() {
     let route = |budget: &str| {
         format!("timeout.attempt = \"250ms\"\nretry = {{ attempts = 2, budget = {budget} }}")
     };
-    check(&policy("", ASSUME, &route("0.10")), &[]);
-    check(&policy("", ASSUME, &route("0.2")), &[]);
+    check(&policy("", ASSUME, &route("0.10")), &[ARTICLE_L6]);
+    check(&policy("", ASSUME, &route("0.2")), &[ARTICLE_L6]);
     check(
         &policy("", ASSUME, &route("0.25")),
         &[(
@@ -196,31 +224,130 @@ fn guarantees_above_the_limit_of_their_upstream_warn() {
     );
 }
 
+/// More keys of the compartment | more lines of the route | severity, rule and path below
+/// `routes[0]`, or how many findings | words of the first one's message, by commas.
+const COMBINATIONS: &str = r#"
+ | timeout={ attempt="9s", total="1s" } | warning bounds timeout.attempt | 9 s, 1 s
+ | timeout={ attempt="1s", total="1s" } | |
+max_hold = "1s" | | warning bounds compartment.max_hold | 1 s, 15 s
+max_hold = "15s" | | |
+queue=1, queue_wait="2s" | timeout={ attempt="1s", total="1s" } | 1 | 2 s, 1 s
+queue=1, queue_wait="61s" | | error bounds compartment.queue_wait | 61 s, 60 s
+queue=1, queue_wait="60s" | timeout.attempt="1ms" | 2 | 60 s, 1 ms
+queue=1, queue_wait="3.75s" | | |
+queue=1, queue_wait="3.751s" | | warning L7 compartment.queue_wait | 3.751 s, 15 s, 3.75 s
+queue=1, queue_wait="1s" | timeout={ attempt="4s", total="5s" } | |
+queue=1, queue_wait="1s" | timeout={ attempt="4s", total="4.9s" } | 1 | 1 x attempt 4 s = 5 s
+queue_wait="20ms" | | warning effect compartment.queue_wait | queue is 0
+ | retry = { attempts = 4, budget = 0.1 } | |
+ | retry = { attempts = 5, budget = 0.1 } | warning L8 timeout.total | 5 x attempt 15 s = 75 s, 60 s
+tenant_limit = 30 | identify | |
+tenant_limit = 31 | identify | warning effect compartment.tenant_limit | 31, 30
+class_reserve = 2 | | warning effect compartment.class_reserve | standard, sheddable
+class_reserve = 2 | identify | |
+class_reserve = 2 | class = "sheddable" | warning effect compartment.class_reserve | 30 - 2 = 28
+"#;
+
+/// Every combination of one route's own numbers, at its border.
 #[test]
-fn bounds_that_never_run_out_warn() {
-    let bounds = |path, words| (Severity::Warning, "bounds", path, words);
+fn combinations_are_judged_at_their_border() {
+    for row in COMBINATIONS.lines().filter(|row| !row.is_empty()) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [compartment, route, said, words] = cells[..] else {
+            panic!("{row}")
+        };
+        let (route, identify) = match route {
+            "identify" => ("", IDENTIFY),
+            route => (route, ""),
+        };
+        let findings = lint(&policy_with(identify, "", compartment, route));
+        let seen: Vec<String> = findings
+            .iter()
+            .map(|f| format!("{} {} {}", f.severity.as_str(), f.rule, f.path))
+            .map(|said| said.replace("routes[0].", ""))
+            .collect();
+        match said.parse::<usize>() {
+            Ok(count) => assert_eq!(seen.len(), count, "{row}: {findings:#?}"),
+            Err(_) => assert_eq!(seen.join(" + "), said, "{row}: {findings:#?}"),
+        }
+        for word in words.split(", ").filter(|word| !word.is_empty()) {
+            assert!(
+                findings[0].message.contains(word),
+                "{word} in {}",
+                findings[0]
+            );
+        }
+    }
+}
+
+/// A limit against what is guaranteed and spare (L12).
+#[test]
+fn slots_that_nobody_can_reach_are_told() {
+    let text = |spare: u32, first: &str| {
+        let mut policy = policy("", first, "");
+        policy.gateway.spare = spare;
+        policy
+    };
+    check(&text(10, "reserved = 20"), &[]);
     check(
-        &policy("", "", r#"timeout = { attempt = "9s", total = "1s" }"#),
-        &[bounds("routes[0].timeout.attempt", &["9 s", "1 s"][..])],
-    );
-    check(
-        &policy("", r#"max_hold = "1s""#, ""),
-        &[bounds(
-            "routes[0].compartment.max_hold",
-            &["1 s", "15 s"][..],
+        &text(9, "reserved = 20"),
+        &[(
+            Severity::Warning,
+            "L12",
+            "routes[0].compartment.limit",
+            &["20 guaranteed + 9 spare = 29", "limit 30"],
         )],
     );
     check(
-        &policy(
-            "",
-            r#"queue = 1, queue_wait = "2s""#,
-            r#"timeout = { attempt = "1s", total = "1s" }"#,
-        ),
-        &[bounds(
-            "routes[0].compartment.queue_wait",
-            &["2 s", "1 s"][..],
+        &text(0, "reserved = 0"),
+        &[(
+            Severity::Error,
+            "L12",
+            "routes[0].compartment.limit",
+            &["no request gets in", "0 spare"],
         )],
     );
+}
+
+/// A plan's cap on a route that is above what the route gives to all.
+#[test]
+fn a_plan_above_the_route_warns() {
+    let plan = |cap: u32| format!("{IDENTIFY}\n[plans.big]\nlimit = 90\nroutes = {{ a = {cap} }}");
+    check(&policy_with(&plan(30), "", "", ""), &[]);
+    check(
+        &policy_with(&plan(31), "", "", ""),
+        &[(
+            Severity::Warning,
+            "effect",
+            "plans.big.routes.a",
+            &["31", "30"],
+        )],
+    );
+}
+
+/// L15 and P17: 20 slots in five fours refuse 9.52 % of what 20 together refuse 0.19 % of.
+#[test]
+fn slots_cut_too_small_warn() {
+    let mut policy = policy(
+        "",
+        r#"assume = { rate = 10, p99 = "200ms" }"#,
+        "timeout.attempt = \"300ms\"",
+    );
+    let mut slice = policy.routes[0].clone();
+    slice.compartment.limit = compartment::Limit::new(4).unwrap();
+    slice.compartment.reserved = 4;
+    policy.routes = vec![slice; 5];
+    check(
+        &policy,
+        &[(
+            Severity::Warning,
+            "L15",
+            "routes[0].compartment.limit",
+            &["4 + 4 + 4 + 4 + 4 = 20", "9.52 %", "0.19 %"],
+        )],
+    );
+    policy.routes.truncate(1);
+    check(&policy, &[]);
 }
 
 #[test]

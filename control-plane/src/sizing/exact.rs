@@ -120,8 +120,8 @@ impl Exact {
         self.numerator.div_ceil(self.denominator)
     }
 
-    /// The nearest float, for JSON alone.
-    fn nearest_float(self) -> f64 {
+    /// The nearest float, for JSON and for laws of chance, which refuse nothing.
+    pub(crate) fn nearest_float(self) -> f64 {
         // Read from digits, as any reader of the same text would: no arithmetic in floats.
         self.digits(DECIMALS_MAX).parse().unwrap_or(f64::MAX)
     }

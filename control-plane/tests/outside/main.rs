@@ -8,6 +8,7 @@
 )]
 
 mod access;
+mod contradictions;
 mod kill;
 mod limits;
 mod pages;

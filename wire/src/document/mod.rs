@@ -163,17 +163,23 @@ pub fn value_of(text: &str, syntax: Syntax) -> Result<Value, LoadError> {
 
 /// Finds the lines of broken rules. Reads the text once more, which a sound document never pays.
 fn locate_all(text: &str, syntax: Syntax, faults: Vec<Fault>) -> Vec<Located> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let paths: Vec<&Path> = faults.iter().map(|fault| &fault.path).collect();
-    let lines = match syntax {
-        Syntax::Toml => toml_read::lines_of(text, &paths),
-        Syntax::Json => json::lines_of(text, &paths),
-        Syntax::Yaml => yaml::lines_of(text, &paths),
-    };
-    let lines = lines.into_iter().chain(std::iter::repeat(None));
+    let lines = lines_of(text, syntax, &paths);
     faults
         .into_iter()
         .zip(lines)
         .map(|(fault, line)| Located { fault, line })
         .collect()
+}
+
+/// The line of each place, counted from 1; that of the table around it when nothing stands there.
+pub fn lines_of(text: &str, syntax: Syntax, paths: &[&Path]) -> Vec<Option<u32>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut lines = match syntax {
+        Syntax::Toml => toml_read::lines_of(text, paths),
+        Syntax::Json => json::lines_of(text, paths),
+        Syntax::Yaml => yaml::lines_of(text, paths),
+    };
+    lines.resize(paths.len(), None);
+    lines
 }

@@ -1,0 +1,99 @@
+//! The times of one route against each other: which bound can run out, and which never does.
+//!
+//! Separate from what has no effect because each of these is a sum of times. Of several bounds the
+//! first to run out ends the exchange. It must never judge a time by assumed traffic.
+
+use compartment::policy::{Path, Route};
+
+use super::shape::warning;
+use super::{Finding, Severity};
+use crate::sizing::{Exact, time};
+
+/// A wait is small up to this part of an attempt (L7).
+const WAIT_PARTS: u32 = 4;
+
+/// Judges one route.
+pub(super) fn lint(path: &Path, route: &Route, findings: &mut Vec<Finding>) {
+    let (timeout, compartment) = (&route.timeout, &route.compartment);
+    let attempt = Exact::seconds(timeout.attempt);
+    let total = Exact::seconds(timeout.total);
+    let wait = Exact::seconds(compartment.queue_wait);
+    if attempt > total {
+        let message = format!(
+            "attempt {} never runs out: total {} does",
+            time(attempt),
+            time(total)
+        );
+        let at = path.key("timeout").key("attempt");
+        findings.push(warning("bounds", at, message));
+    }
+    let hold = Exact::seconds(compartment.hold_max);
+    if hold < attempt {
+        let message = format!(
+            "a hold of at most {} ends every attempt before its {}",
+            time(hold),
+            time(attempt)
+        );
+        let at = path.key("compartment").key("max_hold");
+        findings.push(warning("bounds", at, message));
+    }
+    if compartment.queue > 0 {
+        waiting(path, wait, attempt, total, findings);
+    }
+    if wait <= total && attempt <= total {
+        whole(path, route, findings);
+    }
+}
+
+/// A wait that total always ends cannot run out by itself; L7: a wait is small beside the call.
+fn waiting(path: &Path, wait: Exact, attempt: Exact, total: Exact, findings: &mut Vec<Finding>) {
+    let path = path.key("compartment").key("queue_wait");
+    if wait > total {
+        findings.push(Finding {
+            rule: "bounds",
+            severity: Severity::Error,
+            path,
+            message: format!(
+                "a wait of {} never runs out: total {} ends it, and leaves no time for the call",
+                time(wait),
+                time(total)
+            ),
+        });
+    } else if wait.times(Exact::whole(WAIT_PARTS.into())) > attempt {
+        let quarter = attempt.over(Exact::whole(WAIT_PARTS.into()));
+        let message = format!(
+            "a wait of {} is more than a quarter of attempt {} ({}): it hides an overload",
+            time(wait),
+            time(attempt),
+            time(quarter)
+        );
+        findings.push(warning("L7", path, message));
+    }
+}
+
+/// L8: the wait and every attempt fit into the whole.
+fn whole(path: &Path, route: &Route, findings: &mut Vec<Finding>) {
+    let attempts = route.retry.as_ref().map_or(1, |retry| retry.attempts);
+    let queued = route.compartment.queue > 0;
+    let wait = match queued {
+        true => Exact::seconds(route.compartment.queue_wait),
+        false => Exact::ZERO,
+    };
+    let attempt = Exact::seconds(route.timeout.attempt);
+    let total = Exact::seconds(route.timeout.total);
+    let longest = wait.plus(Exact::whole(attempts.into()).times(attempt));
+    if longest <= total {
+        return;
+    }
+    let wait = match queued {
+        true => format!("{} of waiting + ", time(wait)),
+        false => String::new(),
+    };
+    let message = format!(
+        "{wait}{attempts} x attempt {} = {}; total {} ends the exchange before",
+        time(attempt),
+        time(longest),
+        time(total)
+    );
+    findings.push(warning("L8", path.key("timeout").key("total"), message));
+}
