@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::stats::{Counts, Stats};
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use crate::word::{NoSlot, Word};
 use crate::{Figures, Level, Limit, Name, TenantCompartment};
 
@@ -35,6 +35,42 @@ pub(crate) struct Cell {
     pub(crate) word: Word,
     pub(crate) stats: Stats,
     pub(crate) key: Arc<str>,
+    /// Which of them are streams: these hold no slot of the route's own.
+    streams: Streams,
+}
+
+/// How many of a cell's requests are streams, with the number of changes above it.
+///
+/// A stream is counted after it has entered the cell and taken off before it leaves, so whoever
+/// finds the same number and the same changes before and after a look at the cell's word knows
+/// that so many of those it saw there were streams.
+#[derive(Debug)]
+struct Streams(AtomicU64);
+
+const CHANGES_SHIFT: u32 = 32;
+const ONE_CHANGE: u64 = 1 << CHANGES_SHIFT;
+
+impl Cell {
+    /// One of those in flight is a stream from now on. It holds no slot of the route's own.
+    pub(crate) fn begin_stream(&self) {
+        self.streams.0.fetch_add(ONE_CHANGE + 1, Ordering::AcqRel);
+    }
+
+    /// A stream is about to leave.
+    pub(crate) fn end_stream(&self) {
+        self.streams.0.fetch_add(ONE_CHANGE - 1, Ordering::AcqRel);
+    }
+
+    /// Those in flight that are no streams; never fewer than there are.
+    pub(crate) fn calls(&self) -> u32 {
+        let before = self.streams.0.load(Ordering::Acquire);
+        let all = self.word.load().in_flight();
+        let streams = match self.streams.0.load(Ordering::Acquire) == before {
+            true => u32::try_from(before & (ONE_CHANGE - 1)).unwrap_or(0),
+            false => 0,
+        };
+        all.saturating_sub(streams)
+    }
 }
 
 /// A cell in its shard, with what the last sweep saw.
@@ -123,6 +159,7 @@ impl TenantCells {
         Cell {
             word: Word::new(limit, 0),
             stats: Stats::default(),
+            streams: Streams(AtomicU64::new(0)),
             key: format!("route/{}/tenant/{tenant}", self.route).into(),
         }
     }
@@ -160,6 +197,13 @@ impl TenantCells {
                 false
             });
         }
+    }
+
+    /// True when no tenant has anything in flight.
+    pub(crate) fn are_idle(&self) -> bool {
+        let idle = |lodged: &Lodged| lodged.cell.word.load().in_flight() == 0;
+        let mut shards = self.shards.iter();
+        shards.all(|shard| lock(shard).values().all(idle))
     }
 
     /// Sets the limit of every live cell, as the policy has it now for that tenant.

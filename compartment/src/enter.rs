@@ -16,7 +16,7 @@ use crate::route::{Ask, Step};
 use crate::share;
 use crate::stats::Stats;
 use crate::waiting::Waiting;
-use crate::word::Picture;
+use crate::word::{NoSlot, Picture};
 use crate::{Class, Level, Limit, Rejection};
 
 /// How often a tenant's request looks again for its share while others of the same tenant are
@@ -83,7 +83,7 @@ impl<L: Lane> Permits<L> {
             }
             Step::Waits(ticket) => return Ok(Climb::Waits(ticket)),
             Step::NoSpare => return Err(self.no_spare()),
-            Step::Full => Rejection::RouteFull,
+            Step::Full => rejection(passage.route.slots.level(), NoSlot::Full),
             Step::Closed => Rejection::Closed,
             Step::ClassReserve => Rejection::ClassReserve,
             Step::QueueFull => Rejection::QueueFull,
@@ -116,16 +116,18 @@ impl<L: Lane> Permits<L> {
             return Ok(());
         }
         let limit = caller.route_limit.unwrap_or(Limit::UNLIMITED);
-        let (cell, entered) = passage.route.cells.enter(tenant, limit, cache);
-        let held = match entered {
-            Ok(held) => held,
-            Err(why) => return Err(refuse_in(&cell, rejection(Level::TenantRoute, why))),
-        };
+        let (cell, entered) = passage.home.cells.enter(tenant, limit, cache);
+        if let Err(why) = entered {
+            return Err(refuse_in(&cell, rejection(Level::TenantRoute, why)));
+        }
+        if passage.is_of_streams() {
+            cell.begin_stream();
+        }
         // Asked before the route, so that a tenant at its share takes no slot even for an
         // instant. A closed route speaks for itself.
         let now = passage.route.word().load();
         let most = passage.share.and_then(|share| share::most_of(share, now));
-        let refused = !now.is_closed() && most.is_some_and(|most| held > most);
+        let refused = !now.is_closed() && most.is_some_and(|most| cell.calls() > most);
         let refused = refused.then(|| refuse_in(&cell, Rejection::TenantShare));
         self.cell = Some(cell);
         refused.map_or(Ok(()), Err)
@@ -159,7 +161,7 @@ impl<L: Lane> Permits<L> {
             return Ok(());
         };
         for _ in 0..SHARE_LOOKS_MAX {
-            if cell.word.load().in_flight() <= most {
+            if cell.calls() <= most {
                 return Ok(());
             }
             std::hint::spin_loop();
@@ -193,7 +195,9 @@ impl<L: Lane> Permits<L> {
         let at = match level {
             Level::Upstream => &passage.upstream,
             Level::Gateway => &passage.gateway,
-            Level::Route | Level::Tenant | Level::TenantRoute => &passage.route.slots,
+            Level::Route | Level::Stream | Level::Tenant | Level::TenantRoute => {
+                &passage.route.slots
+            }
         };
         refused(&at.stats, at.key(), at.level(), at.limit(), why)
     }

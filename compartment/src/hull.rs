@@ -30,6 +30,8 @@ struct Rosters {
     next_id: u64,
     applied: bool,
     routes: Roster<Route>,
+    /// The streams of those routes that have slots for them.
+    streams: Roster<Route>,
     upstreams: Roster<Compartment>,
     tenants: Roster<TenantCompartment>,
 }
@@ -39,6 +41,8 @@ struct Rosters {
 pub struct Fittings {
     /// By the index of the route in the policy.
     pub passages: Vec<Passage>,
+    /// The same of its streams, where it has slots for them.
+    pub streams: Vec<Option<Passage>>,
     /// In the order of the policy, then the shared unknown tenant if there is one.
     pub tenants: Vec<Arc<TenantCompartment>>,
 }
@@ -59,6 +63,7 @@ impl Hull {
                 next_id: 0,
                 applied: false,
                 routes: Roster::new(),
+                streams: Roster::new(),
                 upstreams: Roster::new(),
                 tenants: Roster::new(),
             }),
@@ -77,6 +82,7 @@ impl Hull {
         let upstreams = rosters.upstreams(policy);
         let tenants = rosters.tenants(policy);
         let routes = rosters.routes(policy, &self.spare);
+        let streams = rosters.streams(policy, &self.spare);
         self.spare.0.set_limit(policy.gateway.spare);
         rosters.applied = true;
         let passages = policy
@@ -86,6 +92,7 @@ impl Hull {
             .filter_map(|(asked, route)| {
                 Some(Passage {
                     route: Arc::clone(route),
+                    home: Arc::clone(route),
                     upstream: Arc::clone(upstreams.get(asked.upstream)?),
                     gateway: Arc::clone(&self.gateway),
                     class_reserve: asked.compartment.class_reserve,
@@ -93,8 +100,19 @@ impl Hull {
                     share: asked.compartment.tenant_share,
                 })
             });
+        let passages: Vec<Passage> = passages.collect();
+        let streams = passages.iter().zip(streams).map(|(passage, streams)| {
+            Some(Passage {
+                route: streams?,
+                class_reserve: 0,
+                queue_max: 0,
+                share: None,
+                ..passage.clone()
+            })
+        });
         Fittings {
-            passages: passages.collect(),
+            streams: streams.collect(),
+            passages,
             tenants: tenants.to_vec(),
         }
     }
@@ -109,6 +127,7 @@ impl Hull {
         let routes = {
             let mut rosters = lock(&self.rosters);
             rosters.routes.sweep(now_us);
+            rosters.streams.sweep(now_us);
             rosters.upstreams.sweep(now_us);
             rosters.tenants.sweep(now_us);
             rosters.routes.all()
@@ -126,9 +145,9 @@ impl Hull {
     }
 
     /// The same one by one, without keeping them: ceiling, upstreams, routes each with its
-    /// tenants' cells, tenants.
+    /// tenants' cells, their streams, tenants.
     pub fn each_figures(&self, each: &mut dyn FnMut(Figures)) {
-        let (upstreams, routes, tenants) = {
+        let (upstreams, routes, streams, tenants) = {
             let rosters = lock(&self.rosters);
             if !rosters.applied {
                 return;
@@ -136,6 +155,7 @@ impl Hull {
             (
                 rosters.upstreams.all(),
                 rosters.routes.all(),
+                rosters.streams.all(),
                 rosters.tenants.all(),
             )
         };
@@ -146,6 +166,9 @@ impl Hull {
         for route in routes.0.iter().chain(&routes.1) {
             each(route.slots.figures());
             route.cells.figures(each);
+        }
+        for streams in streams.0.iter().chain(&streams.1) {
+            each(streams.slots.figures());
         }
         for tenant in tenants.0.iter().chain(&tenants.1) {
             each(tenant.figures());
@@ -216,6 +239,32 @@ impl Rosters {
     }
 }
 
+impl Rosters {
+    /// By the index of the route. All of their slots are spare slots.
+    fn streams(&mut self, policy: &Policy, spare: &Arc<OwnLine<Spare>>) -> Vec<Option<Arc<Route>>> {
+        let next_id = &mut self.next_id;
+        let make = |name: &Name| {
+            *next_id += 1;
+            Route::of_streams(*next_id, name, Arc::clone(spare))
+        };
+        let with_streams = policy
+            .routes
+            .iter()
+            .filter(|route| route.compartment.stream.is_some());
+        let names = with_streams.map(|route| &route.id);
+        let streams = self.streams.name_all(names, make, |_| ());
+        let mut streams = streams.iter();
+        let routes = policy.routes.iter();
+        let of_route = routes.map(|asked| {
+            let limit = asked.compartment.stream?.limit;
+            let streams = streams.next()?;
+            streams.resize(limit, 0);
+            Some(Arc::clone(streams))
+        });
+        of_route.collect()
+    }
+}
+
 /// One tenant's hard cap on one route: the tighter of the route's `tenant_limit` and the plan's
 /// limit for this route; `None` when neither is set. No tenant: the shared unknown one.
 pub fn tenant_route_limit(policy: &Policy, route: usize, tenant: Option<&Tenant>) -> Option<Limit> {
@@ -245,8 +294,9 @@ impl Retire for Compartment {
 }
 
 impl Retire for Route {
+    /// Not while a stream is in a tenant's cell of it, though it holds none of its slots.
     fn retire(&self) -> bool {
-        self.word().retire()
+        self.cells.are_idle() && self.word().retire()
     }
 }
 

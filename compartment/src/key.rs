@@ -20,6 +20,8 @@ pub enum Level {
     TenantRoute,
     /// One route.
     Route,
+    /// The long-lived exchanges of one route, instead of its own slots.
+    Stream,
     /// One dependency, over all routes that use it.
     Upstream,
     /// The ceiling of one gateway process.
@@ -33,19 +35,23 @@ impl Level {
             Self::Tenant => "tenant",
             Self::TenantRoute => "tenant-route",
             Self::Route => "route",
+            Self::Stream => "stream",
             Self::Upstream => "upstream",
             Self::Gateway => "gateway",
         }
     }
 }
 
-/// `gateway`, `route/ID`, `upstream/ID`, `tenant/ID` or `route/ID/tenant/ID`.
+/// `gateway`, `route/ID`, `route/ID/stream`, `upstream/ID`, `tenant/ID` or
+/// `route/ID/tenant/ID`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Key {
     /// The ceiling of the process.
     Gateway,
     /// A route's own compartment.
     Route(Name),
+    /// A route's long-lived exchanges.
+    Stream(Name),
     /// A dependency's own compartment.
     Upstream(Name),
     /// A tenant over all routes.
@@ -60,6 +66,7 @@ impl Key {
         match self {
             Self::Gateway => Level::Gateway,
             Self::Route(_) => Level::Route,
+            Self::Stream(_) => Level::Stream,
             Self::Upstream(_) => Level::Upstream,
             Self::Tenant(_) => Level::Tenant,
             Self::TenantRoute(..) => Level::TenantRoute,
@@ -72,6 +79,7 @@ impl fmt::Display for Key {
         match self {
             Self::Gateway => f.write_str("gateway"),
             Self::Route(id) => write!(f, "route/{id}"),
+            Self::Stream(id) => write!(f, "route/{id}/stream"),
             Self::Upstream(id) => write!(f, "upstream/{id}"),
             Self::Tenant(id) => write!(f, "tenant/{id}"),
             Self::TenantRoute(route, tenant) => write!(f, "route/{route}/tenant/{tenant}"),
@@ -90,6 +98,7 @@ impl FromStr for Key {
         match text.split('/').collect::<Vec<_>>().as_slice() {
             ["gateway"] => Ok(Self::Gateway),
             ["route", id] => Name::new(id).map(Self::Route),
+            ["route", id, "stream"] => Name::new(id).map(Self::Stream),
             ["upstream", id] => Name::new(id).map(Self::Upstream),
             ["tenant", id] => tenant(id).map(Self::Tenant),
             ["route", id, "tenant", who] => Ok(Self::TenantRoute(Name::new(id)?, tenant(who)?)),
@@ -107,6 +116,7 @@ mod tests {
         for key in [
             "gateway",
             "route/a",
+            "route/a/stream",
             "upstream/b",
             "tenant/_unknown",
             "route/a/tenant/b.c",
@@ -122,6 +132,8 @@ mod tests {
             "route/",
             "route/a/",
             "route/a/b",
+            "route/a/stream/b",
+            "upstream/a/stream",
             "gateway/x",
             "other/a",
         ] {

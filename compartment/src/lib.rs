@@ -30,6 +30,7 @@ mod spare;
 mod stats;
 mod sync;
 mod tenant;
+mod transfer;
 mod waiting;
 mod word;
 

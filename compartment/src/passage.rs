@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::compartment::Compartment;
 use crate::policy::Millionths;
 use crate::route::Route;
-use crate::{Class, Limit, TenantCompartment};
+use crate::{Class, Level, Limit, TenantCompartment};
 
 /// The host's side of one request: a cheap handle that the permits keep to the end.
 ///
@@ -39,6 +39,8 @@ pub struct Caller {
 #[derive(Clone, Debug)]
 pub struct Passage {
     pub(crate) route: Arc<Route>,
+    /// Whose tenants' cells count: the route itself, and of its streams the route they are on.
+    pub(crate) home: Arc<Route>,
     pub(crate) upstream: Arc<Compartment>,
     pub(crate) gateway: Arc<Compartment>,
     pub(crate) class_reserve: u32,
@@ -74,7 +76,12 @@ impl<'a> Gauge<'a> {
 }
 
 impl Passage {
-    /// The route's own compartment.
+    /// The way of a long-lived exchange: its slots are not the route's own.
+    pub(crate) fn is_of_streams(&self) -> bool {
+        self.route.slots.level() == Level::Stream
+    }
+
+    /// The route's own compartment; on the way of a stream that of the route's streams.
     pub fn route(&self) -> Gauge<'_> {
         Gauge(&self.route.slots)
     }

@@ -22,8 +22,10 @@ pub struct Permits<L: Lane> {
     pub(crate) route: bool,
     pub(crate) upstream: bool,
     pub(crate) gateway: bool,
-    /// When every level had admitted; `None` before that.
-    since_us: Option<u64>,
+    /// When every level had admitted; 0 before that.
+    since_us: u64,
+    /// When the slot of the route was exchanged for one of its streams; 0: it was not.
+    pub(crate) moved_us: u64,
 }
 
 impl<L: Lane> Permits<L> {
@@ -35,7 +37,8 @@ impl<L: Lane> Permits<L> {
             route: false,
             upstream: false,
             gateway: false,
-            since_us: None,
+            since_us: 0,
+            moved_us: 0,
         }
     }
 
@@ -46,13 +49,28 @@ impl<L: Lane> Permits<L> {
 
     /// How long the permits have been held at `now_us`.
     pub fn held_us(&self, now_us: u64) -> u64 {
-        self.since_us
-            .map_or(0, |since_us| now_us.saturating_sub(since_us))
+        match self.since_us {
+            0 => 0,
+            since_us => now_us.saturating_sub(since_us),
+        }
+    }
+
+    /// `None` when nothing was admitted.
+    fn held_since(&self, since_us: u64) -> Option<u64> {
+        (since_us > 0).then(|| self.lane.now_us().saturating_sub(since_us))
+    }
+
+    /// Gives the slot of the route back, or of its streams.
+    pub(crate) fn leave_route(&self) {
+        let held_us = self.held_since(self.since_us.max(self.moved_us));
+        let route = &self.lane.passage().route;
+        held_us.inspect(|held_us| route.slots.stats.complete(*held_us));
+        route.leave();
     }
 
     /// Every level has admitted: now, and only now, it counts on each.
     pub(crate) fn count_admitted(&mut self) {
-        self.since_us = Some(self.lane.now_us());
+        self.since_us = self.lane.now_us().max(1);
         let passage = self.lane.passage();
         if let Some(tenant) = self.tenant.and_then(|index| self.lane.tenant(index)) {
             tenant.used().stats.admit(tenant.in_flight());
@@ -84,9 +102,7 @@ impl<L: Lane> Permits<L> {
 
 impl<L: Lane> Drop for Permits<L> {
     fn drop(&mut self) {
-        let held_us = self
-            .since_us
-            .map(|since_us| self.lane.now_us().saturating_sub(since_us));
+        let held_us = self.held_since(self.since_us);
         let passage = self.lane.passage();
         for (held, level) in [
             (self.gateway, &passage.gateway),
@@ -98,11 +114,13 @@ impl<L: Lane> Drop for Permits<L> {
             }
         }
         if self.route {
-            held_us.inspect(|held_us| passage.route.slots.stats.complete(*held_us));
-            passage.route.leave();
+            self.leave_route();
         }
         if let Some(cell) = &self.cell {
             held_us.inspect(|held_us| cell.stats.complete(*held_us));
+            if passage.is_of_streams() {
+                cell.end_stream();
+            }
             cell.word.leave();
         }
         if let Some(tenant) = self.tenant.and_then(|index| self.lane.tenant(index)) {

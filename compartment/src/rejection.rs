@@ -20,6 +20,8 @@ pub enum Rejection {
     RouteFull,
     /// The last slots of the route are kept from sheddable requests.
     ClassReserve,
+    /// The route's limit on long-lived exchanges.
+    StreamFull,
     /// The dependency's limit.
     UpstreamFull,
     /// The ceiling of the process.
@@ -38,12 +40,13 @@ pub enum Rejection {
 
 impl Rejection {
     /// Every reason, in the order of the declaration.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::TenantFull,
         Self::TenantRouteFull,
         Self::TenantShare,
         Self::RouteFull,
         Self::ClassReserve,
+        Self::StreamFull,
         Self::UpstreamFull,
         Self::GatewayFull,
         Self::SpareExhausted,
@@ -61,6 +64,7 @@ impl Rejection {
             Self::TenantShare => "tenant_share",
             Self::RouteFull => "route_full",
             Self::ClassReserve => "class_reserve",
+            Self::StreamFull => "stream_full",
             Self::UpstreamFull => "upstream_full",
             Self::GatewayFull => "gateway_full",
             Self::SpareExhausted => "spare_exhausted",

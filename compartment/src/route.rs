@@ -68,6 +68,14 @@ impl Route {
         }
     }
 
+    /// The slots of a route's long-lived exchanges. Their tenants' cells are the route's.
+    pub(crate) fn of_streams(id: u64, name: &Name, spare: Arc<OwnLine<Spare>>) -> Self {
+        Self {
+            slots: Compartment::new(&Key::Stream(name.clone()), Limit::CLOSED),
+            ..Self::new(id, name, spare)
+        }
+    }
+
     pub(crate) fn word(&self) -> &Word {
         &self.slots.word.0
     }

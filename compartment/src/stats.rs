@@ -202,7 +202,7 @@ fn blank_figures(
     rejected: BTreeMap<Rejection, u64>,
 ) -> Figures {
     let reserved = picture.reserved();
-    let borrows = level == Level::Route;
+    let borrows = matches!(level, Level::Route | Level::Stream);
     Figures {
         reserved,
         in_flight: counts.in_flight,
@@ -274,6 +274,6 @@ mod tests {
         for (n, why) in Rejection::ALL.into_iter().enumerate() {
             assert_eq!(figures.rejected[&why], n as u64 + 1);
         }
-        assert_eq!(figures.arrived, (1..=12).sum::<u64>());
+        assert_eq!(figures.arrived, (1..=13).sum::<u64>());
     }
 }

@@ -381,10 +381,6 @@ fn what_this_build_does_not_enforce_is_an_error() {
             "routes[0].compartment.candidate",
         ),
         ("/routes/0/compartment/auto", "routes[0].compartment.auto"),
-        (
-            "/routes/0/compartment/stream",
-            "routes[0].compartment.stream",
-        ),
     ] {
         let document = match pointer.strip_prefix("/identify/by/1/") {
             Some(way) => with("/identify/by/1", &format!("{{ {way} = 1 }}")),

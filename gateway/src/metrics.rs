@@ -234,7 +234,7 @@ fn labels(figures: &Figures) -> [(&'static str, &str); 2] {
 const fn is_sum(figures: &Figures) -> bool {
     match figures.level {
         Level::Tenant | Level::TenantRoute => true,
-        Level::Route | Level::Upstream | Level::Gateway => false,
+        Level::Route | Level::Stream | Level::Upstream | Level::Gateway => false,
     }
 }
 
@@ -249,7 +249,9 @@ pub(crate) struct Folded {
 impl Folded {
     pub(crate) fn take(&mut self, figures: Figures) {
         let key = match figures.level {
-            Level::Route | Level::Upstream | Level::Gateway => return self.kept.push(figures),
+            Level::Route | Level::Stream | Level::Upstream | Level::Gateway => {
+                return self.kept.push(figures);
+            }
             Level::Tenant => "tenant/_other".to_owned(),
             // `route/ID/tenant/ID`: no name has a slash in it.
             Level::TenantRoute => match figures.key.rsplit_once('/') {

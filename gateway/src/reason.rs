@@ -87,6 +87,7 @@ forms! {
     TENANT_SHARE "tenant_share" 429 "http_request_denied" "Your share of this route is used up"
     ROUTE_FULL "route_full" 503 "http_request_denied" "The route is full"
     CLASS_RESERVE "class_reserve" 503 "http_request_denied" "The last slots are kept for others"
+    STREAM_FULL "stream_full" 503 "http_request_denied" "The slots for streams are taken"
     UPSTREAM_FULL "upstream_full" 503 "http_request_denied" "The dependency is full"
     GATEWAY_FULL "gateway_full" 503 "http_request_denied" "The gateway is full"
     SPARE_EXHAUSTED "spare_exhausted" 503 "http_request_denied" "No spare slot is left"
@@ -242,6 +243,7 @@ const fn form_of(rejection: Rejection) -> &'static Form {
         Rejection::TenantShare => &TENANT_SHARE,
         Rejection::RouteFull => &ROUTE_FULL,
         Rejection::ClassReserve => &CLASS_RESERVE,
+        Rejection::StreamFull => &STREAM_FULL,
         Rejection::UpstreamFull => &UPSTREAM_FULL,
         Rejection::GatewayFull => &GATEWAY_FULL,
         Rejection::SpareExhausted => &SPARE_EXHAUSTED,

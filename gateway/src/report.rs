@@ -133,7 +133,7 @@ fn fill_age(figures: &mut Figures, ages: &HashMap<String, u64>) {
 const fn is_tenant(level: Level) -> bool {
     match level {
         Level::Tenant | Level::TenantRoute => true,
-        Level::Route | Level::Upstream | Level::Gateway => false,
+        Level::Route | Level::Stream | Level::Upstream | Level::Gateway => false,
     }
 }
 

@@ -50,6 +50,7 @@ pub(crate) fn route(id: &str, prefix: &str) -> Route {
             queue_wait: Duration::ZERO,
             hold_max: Duration::from_secs(60),
             hold_until: HoldUntil::Body,
+            stream: None,
             assume: None,
         },
         timeout: Timeouts {

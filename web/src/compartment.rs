@@ -127,6 +127,7 @@ impl CompartmentPage {
             Level::Tenant => "one tenant over all routes",
             Level::TenantRoute => "one tenant on one route",
             Level::Route => "one route",
+            Level::Stream => "the streams of one route, apart from its calls",
             Level::Upstream => "one upstream, over all routes that use it",
             Level::Gateway => "the ceiling of each gateway process",
         }

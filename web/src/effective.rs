@@ -67,6 +67,7 @@ pub fn effective_values(document: &Value, policy: &Policy, key: &Key) -> Vec<Eff
     let values = match key {
         Key::Gateway => Some(gateway(document, &policy.gateway)),
         Key::Route(id) => route(document, policy, id.as_str()),
+        Key::Stream(id) => streams(document, policy, id.as_str()),
         Key::Upstream(id) => upstream(document, policy, id.as_str()),
         Key::Tenant(id) => tenant(document, policy, id.as_str()),
         Key::TenantRoute(r, who) => tenant_route(policy, r.as_str(), who.as_str()),
@@ -185,6 +186,27 @@ fn route(document: &Value, policy: &Policy, id: &str) -> Option<Vec<Effective>> 
             .map_or_else(|| "one attempt".to_owned(), retry),
     );
     values.add("fallback", fallbacks(&route.fallback));
+    Some(values.list)
+}
+
+fn streams(document: &Value, policy: &Policy, id: &str) -> Option<Vec<Effective>> {
+    let index = policy.routes.iter().position(|r| r.id.as_str() == id)?;
+    let own = policy.routes.get(index)?.compartment.stream?;
+    let table = match document.get("routes") {
+        Some(Value::Array(routes)) => routes.get(index),
+        _ => None,
+    };
+    let compartment = table.and_then(|table| table.get("compartment"));
+    let table = compartment.and_then(|compartment| compartment.get("stream"));
+    let mut values = Values::of(table, Origin::Route(id.to_owned()));
+    values.add("limit", limit(own.limit));
+    values.add("idle", time(own.idle));
+    values.add("max_age", time(own.age_max));
+    let counted = match own.grpc {
+        true => "every gRPC call is a stream",
+        false => "gRPC calls are calls as all others",
+    };
+    values.add("grpc", counted);
     Some(values.list)
 }
 

@@ -59,8 +59,9 @@ impl Filter {
     }
 
     /// The levels that can be asked for.
-    pub const LEVELS: [Level; 5] = [
+    pub const LEVELS: [Level; 6] = [
         Level::Route,
+        Level::Stream,
         Level::Upstream,
         Level::Tenant,
         Level::TenantRoute,

@@ -33,6 +33,10 @@ pub fn not_isolated(policy: &Policy, key: &Key) -> Vec<NotIsolated> {
             Some(route) => of_route(policy, route),
             None => Vec::new(),
         },
+        Key::Stream(id) => match policy.routes.iter().find(|route| &route.id == id) {
+            Some(route) => of_streams(policy, route),
+            None => Vec::new(),
+        },
         Key::Upstream(id) => match policy.upstreams.iter().position(|up| &up.id == id) {
             Some(at) => of_upstream(policy, at),
             None => Vec::new(),
@@ -83,6 +87,24 @@ fn of_route(policy: &Policy, route: &Route) -> Vec<NotIsolated> {
         )));
     }
     shared.retain(|one| one.with.len() + one.more > 0 || !one.what.ends_with("with"));
+    shared
+}
+
+fn of_streams(policy: &Policy, route: &Route) -> Vec<NotIsolated> {
+    let spare = text::count(policy.gateway.spare);
+    let mut shared = vec![plain(&format!(
+        "It guarantees nothing: every stream borrows one of {spare} spare slots that all routes \
+         share."
+    ))];
+    if let Some(upstream) = policy.upstreams.get(route.upstream) {
+        let of_upstream = policy
+            .routes
+            .iter()
+            .filter(|other| other.upstream == route.upstream)
+            .map(|other| Key::Route(other.id.clone()));
+        let sentence = format!("The upstream {} is shared with", upstream.id);
+        shared.push(named(&sentence, of_upstream));
+    }
     shared
 }
 

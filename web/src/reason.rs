@@ -51,6 +51,7 @@ pub(crate) const fn title(reason: Rejection) -> &'static str {
         Rejection::TenantShare => "tenant over its share",
         Rejection::RouteFull => "route full",
         Rejection::ClassReserve => "last slots kept",
+        Rejection::StreamFull => "streams full",
         Rejection::UpstreamFull => "upstream full",
         Rejection::GatewayFull => "gateway full",
         Rejection::SpareExhausted => "no spare slot",
@@ -82,6 +83,9 @@ const fn explanation(reason: Rejection) -> &'static str {
         Rejection::ClassReserve => {
             "Only the last slots were free, and those are kept from sheddable requests."
         }
+        Rejection::StreamFull => {
+            "Every slot for this route's long-lived exchanges was taken. Short calls go on."
+        }
         Rejection::UpstreamFull => {
             "The dependency's own limit, over all routes that use it, was reached."
         }
@@ -108,6 +112,7 @@ const fn client(reason: Rejection) -> &'static str {
         }
         Rejection::RouteFull
         | Rejection::ClassReserve
+        | Rejection::StreamFull
         | Rejection::UpstreamFull
         | Rejection::GatewayFull
         | Rejection::SpareExhausted

@@ -252,9 +252,9 @@ fn is_key(key: &str) -> bool {
 }
 
 fn level_of(name: &str) -> Option<Level> {
-    use Level::{Gateway, Route, Tenant, TenantRoute, Upstream};
+    use Level::{Gateway, Route, Stream, Tenant, TenantRoute, Upstream};
 
-    [Tenant, TenantRoute, Route, Upstream, Gateway]
+    [Tenant, TenantRoute, Route, Stream, Upstream, Gateway]
         .into_iter()
         .find(|l| l.as_str() == name)
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::cursor::{Keys, NOT_ENFORCED, Node, Place, Table};
 use super::fault::Faults;
-use super::scalar::{duration, fraction, limit, rate_milli, slots, text, whole, word};
-use super::types::{Assume, HoldUntil, RouteCompartment};
+use super::scalar::{duration, flag, fraction, limit, rate_milli, slots, text, whole, word};
+use super::types::{Assume, HoldUntil, RouteCompartment, Streams};
 use crate::Limit;
 
 /// The most places to wait in one compartment.
@@ -16,6 +16,8 @@ pub const QUEUE_MAX: u32 = 10_000;
 
 const TENANT_SHARE_MAX: u32 = 1000;
 const HOLD_DEFAULT: Duration = Duration::from_secs(60);
+const STREAM_IDLE_DEFAULT: Duration = Duration::from_secs(60);
+const STREAM_AGE_DEFAULT: Duration = Duration::from_secs(3600);
 const RATE_MAX: u64 = 1_000_000_000;
 
 const KEYS: Keys = Keys {
@@ -69,6 +71,7 @@ fn decode(node: Node<'_>, faults: &mut Faults) -> Option<RouteCompartment> {
     });
     let mode = table.or("mode", (), faults, mode);
     let assume = table.optional("assume", faults, assume);
+    let stream = table.optional("stream", faults, streams);
 
     let queue_wait = queue.zip(queue_wait).and_then(|pair| match pair {
         (_, Some(wait)) => Some(wait),
@@ -90,6 +93,7 @@ fn decode(node: Node<'_>, faults: &mut Faults) -> Option<RouteCompartment> {
         queue_wait: queue_wait?,
         hold_max: hold_max?,
         hold_until: hold_until?,
+        stream: stream?,
         assume: assume?,
     })
 }
@@ -126,6 +130,27 @@ fn mode(node: Node<'_>, faults: &mut Faults) -> Option<()> {
         "off" | "shadow" => faults.broken(node, format!("{NOT_ENFORCED}; \"enforce\" is")),
         _ => faults.broken(node, "must be \"enforce\""),
     }
+}
+
+fn streams(node: Node<'_>, faults: &mut Faults) -> Option<Streams> {
+    let table = Table::open(
+        node,
+        Keys {
+            known: &["limit", "idle", "max_age", "grpc"],
+            unenforced: &[],
+        },
+        faults,
+    )?;
+    let limit = table.required("limit", faults, limit);
+    let idle = table.or("idle", STREAM_IDLE_DEFAULT, faults, duration);
+    let age_max = table.or("max_age", STREAM_AGE_DEFAULT, faults, duration);
+    let grpc = table.or("grpc", false, faults, flag);
+    Some(Streams {
+        limit: limit?,
+        idle: idle?,
+        age_max: age_max?,
+        grpc: grpc?,
+    })
 }
 
 fn assume(node: Node<'_>, faults: &mut Faults) -> Option<Assume> {

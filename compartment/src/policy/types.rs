@@ -237,6 +237,8 @@ pub struct RouteCompartment {
     pub hold_max: Duration,
     /// When the permits come back.
     pub hold_until: HoldUntil,
+    /// Slots of their own for long-lived exchanges; `None`: they are requests as all others.
+    pub stream: Option<Streams>,
     /// What the author believed of the traffic.
     pub assume: Option<Assume>,
 }
@@ -248,6 +250,19 @@ pub struct Millionths(pub u32);
 impl Millionths {
     /// The whole.
     pub const ONE: Self = Self(1_000_000);
+}
+
+/// `stream` of a route's compartment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Streams {
+    /// The limit.
+    pub limit: Limit,
+    /// Longest time in which nothing passes in either direction.
+    pub idle: Duration,
+    /// Longest time in all.
+    pub age_max: Duration,
+    /// Every gRPC call counts as a stream.
+    pub grpc: bool,
 }
 
 /// When permits come back.

@@ -12,6 +12,7 @@
 mod naive;
 mod properties;
 mod rules;
+mod streams;
 mod stress;
 #[path = "../support/mod.rs"]
 mod support;

@@ -66,6 +66,7 @@ fn any_route(n: usize) -> impl Strategy<Value = R> {
     let numbers = (any_limit(), 0_u32..6, 0_u32..3, 0_u32..3, 0_usize..2);
     (numbers, proptest::option::weighted(0.3, any_limit()), share).prop_map(
         move |((limit, reserved, queue, class_reserve, upstream), tenant_limit, share)| R {
+            streams: None,
             id: format!("r{n}"),
             upstream,
             limit,

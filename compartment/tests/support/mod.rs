@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use compartment::policy::{
     Endpoint, Gateway, HoldUntil, Http, Identify, Millionths, PathMatch, Policy, Route,
-    RouteCompartment, Tenant, Timeouts, Unknown, Upstream,
+    RouteCompartment, Streams, Tenant, Timeouts, Unknown, Upstream,
 };
 use compartment::{
     Caller, CellCache, Class, Entry, Figures, Fittings, Hull, Lane, Limit, Name, Passage, Permits,
@@ -35,6 +35,7 @@ pub(crate) struct R {
     pub(crate) class_reserve: u32,
     pub(crate) tenant_limit: Option<Limit>,
     pub(crate) share: Option<u32>,
+    pub(crate) streams: Option<Limit>,
 }
 
 pub(crate) fn route(id: &str, slots: u32) -> R {
@@ -47,6 +48,7 @@ pub(crate) fn route(id: &str, slots: u32) -> R {
         class_reserve: 0,
         tenant_limit: None,
         share: None,
+        streams: None,
     }
 }
 
@@ -57,6 +59,11 @@ impl R {
 
     pub(crate) fn queue(self, queue: u32) -> Self {
         Self { queue, ..self }
+    }
+
+    pub(crate) fn streams(self, slots: u32) -> Self {
+        let streams = Some(limit(slots));
+        Self { streams, ..self }
     }
 
     fn policy(&self) -> Route {
@@ -80,6 +87,12 @@ impl R {
                 queue_wait: second,
                 hold_max: second,
                 hold_until: HoldUntil::Body,
+                stream: self.streams.map(|limit| Streams {
+                    limit,
+                    idle: Duration::from_secs(60),
+                    age_max: Duration::from_secs(3600),
+                    grpc: false,
+                }),
                 assume: None,
             },
             timeout: Timeouts {
@@ -166,11 +179,18 @@ pub(crate) struct Snapshot {
 pub(crate) struct Here {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) route: usize,
+    /// On the way of the route's streams.
+    pub(crate) stream: bool,
 }
 
 impl Lane for Here {
     fn passage(&self) -> &Passage {
-        &self.snapshot.fittings.passages[self.route]
+        let fittings = &self.snapshot.fittings;
+        match (self.stream, &fittings.streams[self.route]) {
+            (true, Some(streams)) => streams,
+            (true, None) => panic!("the route has no slots for streams"),
+            (false, _) => &fittings.passages[self.route],
+        }
     }
 
     fn tenant(&self, index: u32) -> Option<&TenantCompartment> {
@@ -219,14 +239,26 @@ impl Snapshot {
         caller: Caller,
         cache: &mut CellCache,
     ) -> Entry<Here> {
-        enter(
-            Here {
-                snapshot: Arc::clone(self),
-                route,
-            },
-            caller,
-            cache,
-        )
+        enter(self.lane(route, false), caller, cache)
+    }
+
+    /// A request's handle.
+    pub(crate) fn lane(self: &Arc<Self>, route: usize, stream: bool) -> Here {
+        Here {
+            snapshot: Arc::clone(self),
+            route,
+            stream,
+        }
+    }
+
+    /// The same for a stream on the route.
+    pub(crate) fn ask_stream(
+        self: &Arc<Self>,
+        route: usize,
+        caller: Caller,
+        cache: &mut CellCache,
+    ) -> Entry<Here> {
+        enter(self.lane(route, true), caller, cache)
     }
 
     /// The same for a caller without tenant.

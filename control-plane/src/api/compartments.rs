@@ -167,6 +167,10 @@ fn configured(policy: &Policy) -> impl Iterator<Item = Configured> {
         let own = &route.compartment;
         plain(Key::Route(route.id.clone()), own.limit, own.reserved)
     });
+    let streams = policy.routes.iter().filter_map(move |route| {
+        let stream = route.compartment.stream?;
+        Some(plain(Key::Stream(route.id.clone()), stream.limit, 0))
+    });
     let upstreams = policy
         .upstreams
         .iter()
@@ -177,6 +181,7 @@ fn configured(policy: &Policy) -> impl Iterator<Item = Configured> {
         .map(move |tenant| plain(Key::Tenant(tenant.id.clone()), tenant.limit, 0));
     std::iter::once(plain(Key::Gateway, capacity, 0))
         .chain(routes)
+        .chain(streams)
         .chain(upstreams)
         .chain(tenants)
 }

@@ -61,6 +61,8 @@ pub(super) fn apply(
 enum Places {
     /// `routes[i].compartment`, any field.
     Route(Path),
+    /// `routes[i].compartment.stream`, any field.
+    Stream(Path),
     /// A table in which `limit` alone may be set.
     Limit(Path),
     /// `gateway`, where the limit is called `capacity`.
@@ -82,6 +84,15 @@ impl Places {
                 Ok(Self::Route(
                     root.key("routes").index(index).key("compartment"),
                 ))
+            }
+            Key::Stream(id) => {
+                let index = route_index(document, id.as_str()).ok_or_else(unknown)?;
+                let route = root.key("routes").index(index);
+                let stream = route.key("compartment").key("stream");
+                let has_slots = document.at(&stream).is_some();
+                has_slots
+                    .then_some(Self::Stream(stream))
+                    .ok_or_else(unknown)
             }
             Key::Upstream(id) => named("upstreams", id.as_str())
                 .map(|p| Self::Limit(p.key("limit")))
@@ -110,7 +121,7 @@ impl Places {
 
     fn of_field(&self, name: &str) -> Option<Path> {
         match self {
-            Self::Route(compartment) => Some(compartment.key(name)),
+            Self::Route(table) | Self::Stream(table) => Some(table.key(name)),
             Self::Limit(path) => (name == "limit").then(|| path.clone()),
             Self::Gateway => match name {
                 "limit" => Some(Path::root().key("gateway").key("capacity")),
@@ -123,6 +134,7 @@ impl Places {
     fn takes(&self) -> &'static str {
         match self {
             Self::Route(_) => "the fields of [routes.compartment]",
+            Self::Stream(_) => "limit, idle, max_age, grpc",
             Self::Limit(_) => "limit",
             Self::Gateway => "limit (the capacity), spare",
         }
@@ -150,7 +162,7 @@ mod tests {
         serde_json::from_str(
             r#"{"schema": 1, "identify": {"unknown": "shared", "unknown_limit": 5},
                 "tenants": {"t": {"limit": 2}}, "upstreams": {"u": {"endpoints": []}},
-                "routes": [{"id": "a", "compartment": {"limit": 1}},
+                "routes": [{"id": "a", "compartment": {"limit": 1, "stream": {"limit": 4}}},
                            {"id": "b", "compartment": {"limit": 2, "queue": 3}}]}"#,
         )
         .unwrap()
@@ -165,6 +177,16 @@ mod tests {
         for (key, field, pointer) in [
             ("route/b", "limit", "/routes/1/compartment/limit"),
             ("route/b", "reserved", "/routes/1/compartment/reserved"),
+            (
+                "route/a/stream",
+                "limit",
+                "/routes/0/compartment/stream/limit",
+            ),
+            (
+                "route/a/stream",
+                "idle",
+                "/routes/0/compartment/stream/idle",
+            ),
             ("upstream/u", "limit", "/upstreams/u/limit"),
             ("tenant/t", "limit", "/tenants/t/limit"),
             ("tenant/_unknown", "limit", "/identify/unknown_limit"),
@@ -185,6 +207,8 @@ mod tests {
     fn keys_without_a_place_are_told_apart() {
         for key in [
             "route/none",
+            "route/none/stream",
+            "route/b/stream",
             "tenant/none",
             "upstream/none",
             "nonsense",
@@ -220,7 +244,7 @@ mod tests {
         let path = Path::from_pointer("/routes/1/compartment/queue").unwrap();
         assert_eq!(changed.at(&path), None);
         assert!(set("route/a", "queue", Value::Null).is_ok(), "gone already");
-        for key in ["route/a", "tenant/t", "gateway"] {
+        for key in ["route/a", "route/a/stream", "tenant/t", "gateway"] {
             assert!(set(key, "limit", Value::Null).is_err(), "{key}");
         }
     }

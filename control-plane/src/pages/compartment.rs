@@ -129,7 +129,7 @@ fn is_named(policy: &Policy, key: &Key) -> bool {
             let route = policy.routes.iter().any(|one| one.id == *route);
             route && limit_of(policy, &Key::Tenant(tenant.clone())).is_some()
         }
-        Key::Gateway | Key::Route(_) | Key::Upstream(_) | Key::Tenant(_) => {
+        Key::Gateway | Key::Route(_) | Key::Stream(_) | Key::Upstream(_) | Key::Tenant(_) => {
             limit_of(policy, key).is_some()
         }
     }
@@ -144,6 +144,10 @@ pub(super) fn limit_of(policy: &Policy, key: &Key) -> Option<Limit> {
             .iter()
             .find(|one| one.id == *id)
             .map(|one| one.compartment.limit),
+        Key::Stream(id) => {
+            let route = policy.routes.iter().find(|one| one.id == *id);
+            route?.compartment.stream.map(|stream| stream.limit)
+        }
         Key::Upstream(id) => policy
             .upstreams
             .iter()
@@ -163,7 +167,9 @@ pub(super) fn limit_of(policy: &Policy, key: &Key) -> Option<Limit> {
 }
 
 fn owner(policy: &Policy, key: &Key) -> Option<String> {
-    let Key::Route(id) = key else { return None };
+    let (Key::Route(id) | Key::Stream(id)) = key else {
+        return None;
+    };
     policy
         .routes
         .iter()
