@@ -13,6 +13,7 @@ use compartment::Permits;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::attempt::Fault;
 use crate::connection::Connection;
 use crate::core::{Core, OnRoute};
 use crate::headers::clean_trailers;
@@ -154,8 +155,11 @@ impl Held {
         // What is there already goes out first; then the connection is moved, and looked at again.
         for moved in [false, true] {
             if moved {
-                // A fault of the client's own body ends the upstream's side by itself.
-                let _ = parts.pump.as_ref().map(|pump| pump.fill(cx));
+                // Before the connection is moved: it would end with the client's fault, and the
+                // upstream would be blamed for it.
+                if let Some(Err(fault)) = parts.pump.as_ref().map(|pump| pump.fill(cx)) {
+                    return self.fail(Fault::Client(fault).reason(), cx);
+                }
                 parts.wire.poll(cx);
             }
             match parts.wire.next_frame(&mut self.incoming) {
@@ -177,6 +181,18 @@ impl Held {
         }
         let reason = ready!(self.poll_bounds(cx));
         self.fail(reason, cx)
+    }
+
+    /// A client that does not read keeps this body from being looked at; a bound of the exchange
+    /// that ran out meanwhile goes first all the same.
+    fn why_abandoned(&self) -> Reason {
+        let reason = gone(&self.connection);
+        let (first_us, bound) = self.bounds.first();
+        // Whoever cuts has just read the clock.
+        if reason == Reason::SlowClient && first_us <= self.core.now.last_us() {
+            return bound;
+        }
+        reason
     }
 
     fn pass(&mut self, mut frame: Frame<Bytes>) -> Frame<Bytes> {
@@ -208,9 +224,17 @@ impl Held {
         let (first_us, reason) = self.bounds.first();
         let idle_us = progress_us.saturating_add(self.bounds.body_idle_us);
         // Silence in the middle of an answer is the dependency's failure, not a timeout of ours
-        // that a retry or a fallback could still repair.
+        // that a retry or a fallback could still repair; unless it waits for the client.
         let (at_us, reason) = if idle_us < first_us {
-            (idle_us, Reason::UpstreamReset)
+            let client = parts
+                .pump
+                .as_ref()
+                .is_some_and(|pump| pump.waits_for_client());
+            let fault = match client {
+                true => Fault::BodyIdle,
+                false => Fault::Reset,
+            };
+            (idle_us, fault.reason())
         } else {
             (first_us, reason)
         };
@@ -235,7 +259,7 @@ impl Drop for Held {
         // Ended and failed bodies hold nothing any more: this one was abandoned.
         if let Some(parts) = self.parts.take() {
             drop(parts);
-            self.core.outcomes().count(gone(&self.connection));
+            self.core.outcomes().count(self.why_abandoned());
         }
     }
 }

@@ -149,6 +149,14 @@ impl Connection {
         }
     }
 
+    /// What `end` drops, a part of the connection, ends so; the rest goes on.
+    pub(crate) fn ending_with(&self, fate: Fate, end: impl FnOnce()) {
+        let whole = self.fate.get();
+        self.set_fate(fate);
+        end();
+        self.fate.set(whole);
+    }
+
     /// Set once, by the reader below hyper.
     pub(crate) fn doubt(&self) -> Option<Doubted> {
         self.doubt.get()

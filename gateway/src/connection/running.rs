@@ -8,6 +8,9 @@ use std::rc::Rc;
 
 use super::{Connection, Phase, Protocol};
 
+/// A client that takes less than this within `write_stall` does not read. One frame.
+const PIECE_BYTES_MAX: usize = 16 * 1024;
+
 /// One request being answered. Dropping it says that its answer has ended, in whatever way.
 #[derive(Debug)]
 #[must_use = "dropping it ends the request"]
@@ -69,10 +72,23 @@ impl Running {
     }
 
     /// The head of the answer is known.
-    pub(crate) fn answer_began(&self, ends_at_us: u64) {
+    pub(crate) fn answer_began(&self, ends_at_us: u64, now_us: u64) {
         match &self.stream {
-            Some(stream) => stream.ends_at_us.set(ends_at_us),
+            Some(stream) => {
+                stream.ends_at_us.set(ends_at_us);
+                // A client that gives no room from the start never lets the body be asked.
+                stream.blocked_since_us.set(Some(now_us));
+            }
             None => self.connection.answer_ends_us.set(ends_at_us),
+        }
+    }
+
+    /// Bytes of a body that HTTP/2 may be given at once: it asks for more only when the client
+    /// has taken them, which is how its reading is seen.
+    pub(crate) fn piece_bytes_max(&self) -> usize {
+        match self.stream {
+            Some(_) => PIECE_BYTES_MAX,
+            None => usize::MAX,
         }
     }
 

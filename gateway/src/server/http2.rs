@@ -58,7 +58,8 @@ impl<F: Future<Output = ()> + 'static> Executor<F> for Streams {
             Some(stream) => {
                 let (now, stall_us) = (Rc::clone(&self.now), self.write_stall_us);
                 self.tasks.spawn(Bounded {
-                    task,
+                    task: Some(task),
+                    connection: Rc::clone(&self.connection),
                     stream,
                     now,
                     stall_us,

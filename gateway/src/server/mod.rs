@@ -174,6 +174,7 @@ async fn answer<S: Serve>(
             .headers_mut()
             .insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    running.answer_began(S::ends_at_us(response.body()));
-    Ok(response.map(|body| Tracked::new(body, running, service.now())))
+    let now = service.now();
+    running.answer_began(S::ends_at_us(response.body()), now.last_us());
+    Ok(response.map(|body| Tracked::new(body, running, now)))
 }

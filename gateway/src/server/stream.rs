@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep_until};
 
-use crate::connection::Stream;
+use crate::connection::{Connection, Fate, Stream};
 use crate::now::Now;
 
 /// So much later than the body's own bound, which tells the reason better.
@@ -20,8 +20,10 @@ const LATE_US: u64 = 250_000;
 pin_project! {
     /// Ends with its task, or when a bound runs out.
     pub(super) struct Bounded<F> {
+        // `None` once it was dropped.
         #[pin]
-        pub(super) task: F,
+        pub(super) task: Option<F>,
+        pub(super) connection: Rc<Connection>,
         pub(super) stream: Rc<Stream>,
         pub(super) now: Rc<Now>,
         pub(super) stall_us: u64,
@@ -34,8 +36,9 @@ impl<F: Future<Output = ()>> Future for Bounded<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = self.project();
-        if this.task.poll(cx).is_ready() {
+        let mut this = self.project();
+        let polled = this.task.as_mut().as_pin_mut().map(|task| task.poll(cx));
+        if polled.is_none_or(|polled| polled.is_ready()) {
             return Poll::Ready(());
         }
         loop {
@@ -57,6 +60,9 @@ impl<F: Future<Output = ()>> Future for Bounded<F> {
                 return Poll::Pending;
             }
             if this.now.read_us() >= at_us {
+                // This stream alone; the others on the connection go on.
+                let end = || this.task.set(None);
+                this.connection.ending_with(Fate::SlowClient, end);
                 return Poll::Ready(());
             }
             sleep.as_mut().reset(at);

@@ -13,9 +13,11 @@
 mod answers;
 mod client;
 mod connections;
+mod h2;
 mod queue;
 mod retries;
 mod returns;
+mod slow;
 mod stub;
 
 use std::net::SocketAddr;
@@ -40,9 +42,14 @@ struct Bench {
 
 /// Routes named by their path, each with the given lines of TOML after its compartment.
 fn bench(routes: &[(&str, &str)]) -> Bench {
+    bench_with("body_idle_timeout = \"500ms\"", routes)
+}
+
+/// The same with these lines in `[gateway.http]`.
+fn bench_with(http: &str, routes: &[(&str, &str)]) -> Bench {
     let stub = Stub::start();
     let mut policy = format!(
-        "schema = 1\n[gateway.http]\nmax_body = \"1MiB\"\nbody_idle_timeout = \"500ms\"\n\
+        "schema = 1\n[gateway.http]\nmax_body = \"1MiB\"\n{http}\n\
          [upstreams.stub]\nendpoints = [\"http://{}\"]\n\
          [upstreams.dead]\nendpoints = [\"http://{}\"]\nconnect_timeout = \"1s\"\n\
          [upstreams.half]\nendpoints = [\"http://{}\", \"http://{}\"]\n",
@@ -101,6 +108,17 @@ impl Bench {
         let all: Value = serde_json::from_str(&client.answer().body).unwrap();
         let all = all["compartments"].as_array().unwrap();
         all.iter().find(|one| one["key"] == key).unwrap().clone()
+    }
+
+    /// Requests that ended for this reason, which no compartment counts.
+    fn ended(&self, reason: &str) -> u64 {
+        let mut client = Client::connect(self.running.admin());
+        client.send("GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n");
+        let name = format!("bulkhead_requests_ended_total{{reason=\"{reason}\"}} ");
+        let body = client.answer().body;
+        let mut lines = body.lines();
+        let count = lines.find_map(|line| line.strip_prefix(&name));
+        count.unwrap_or_else(|| panic!("{name}")).parse().unwrap()
     }
 
     fn in_flight(&self, key: &str) -> u64 {

@@ -167,7 +167,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
             log.seen.len() - 1
         };
         let step = shared.script(&head);
-        if !matches!(step.as_str(), "unread" | "early") {
+        if !matches!(step.as_str(), "unread" | "early" | "answer-first") {
             let Some(body) = read_body(&mut reader, &head) else {
                 shared.log.lock().unwrap().gone += 1;
                 return;
@@ -175,7 +175,11 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
             shared.log.lock().unwrap().seen[at].body = body;
         }
         let Some(reply) = reply(&step) else {
-            if !step_by_hand(&step, &mut stream, shared) {
+            let goes_on = match step.as_str() {
+                "answer-first" => answer_first(&mut reader, &head, &mut stream, shared),
+                step => step_by_hand(step, &mut stream, shared),
+            };
+            if !goes_on {
                 return;
             }
             continue;
@@ -285,6 +289,20 @@ fn closes_after(step: &str) -> bool {
     )
 }
 
+/// Begins its answer, and ends it with the end of the request's body.
+fn answer_first(
+    reader: &mut impl BufRead,
+    head: &str,
+    stream: &mut TcpStream,
+    shared: &Shared,
+) -> bool {
+    let begin = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n";
+    stream.write_all(begin.as_bytes()).unwrap();
+    let whole = read_body(reader, head).is_some() && stream.write_all(b"0\r\n\r\n").is_ok();
+    shared.log.lock().unwrap().gone += usize::from(!whole);
+    whole
+}
+
 /// Steps that take time. True when the connection goes on.
 fn step_by_hand(step: &str, stream: &mut TcpStream, shared: &Shared) -> bool {
     let ok = "HTTP/1.1 200 OK\r\n";
@@ -308,6 +326,11 @@ fn step_by_hand(step: &str, stream: &mut TcpStream, shared: &Shared) -> bool {
             let head = format!("{ok}transfer-encoding: chunked\r\n\r\n2\r\nok\r\n");
             stream.write_all(head.as_bytes()).unwrap();
             shared.wait(stream) && stream.write_all(b"0\r\n\r\n").is_ok()
+        }
+        "large" => {
+            let head = format!("{ok}content-length: 200000\r\n\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(&[b'x'; 200_000]).is_ok()
         }
         "trickle" => {
             stream
