@@ -67,7 +67,7 @@ impl Lane for Here {
 
 fn fittings() -> Arc<Fittings> {
     let document: Value = toml::from_str(POLICY).unwrap();
-    Arc::new(Hull::new().apply(&check(&document).unwrap()))
+    Arc::new(Hull::new().apply(&check(&document).unwrap(), 1))
 }
 
 fn caller() -> Caller {
@@ -75,6 +75,7 @@ fn caller() -> Caller {
         tenant: Some(0),
         class: Class::Standard,
         route_limit: Limit::new(400).ok(),
+        until_us: None,
     }
 }
 

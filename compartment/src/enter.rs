@@ -71,10 +71,14 @@ impl<L: Lane> Permits<L> {
         self.enter_tenant(caller, cache)?;
         let sheddable = caller.class == Class::Sheddable;
         let passage = self.lane.passage();
+        let tenant = self.tenant.and_then(|index| self.lane.tenant(index));
         let ask = Ask {
+            tenant: tenant.map_or(0, |tenant| tenant.id),
             sheddable,
             class_reserve: passage.class_reserve,
             queue_max: passage.queue_max,
+            until_us: caller.until_us.unwrap_or(u64::MAX),
+            now_us: self.lane.now_us(),
         };
         let why = match passage.route.enter(ask) {
             Step::Slot(before) => {
@@ -87,6 +91,7 @@ impl<L: Lane> Permits<L> {
             Step::Closed => Rejection::Closed,
             Step::ClassReserve => Rejection::ClassReserve,
             Step::QueueFull => Rejection::QueueFull,
+            Step::TooLate => Rejection::DeadlineTooShort,
         };
         Err(self.refuse(Level::Route, why))
     }

@@ -74,15 +74,15 @@ impl Hull {
     ///
     /// Requests go on meanwhile, under the numbers as they are at each moment. While spare slots
     /// move between routes the smaller number holds: what is taken away goes first.
-    pub fn apply(&self, policy: &Policy) -> Fittings {
+    pub fn apply(&self, policy: &Policy, now_us: u64) -> Fittings {
         let mut rosters = lock(&self.rosters);
         let (spare, _) = self.spare();
         self.spare.0.set_limit(spare.min(policy.gateway.spare));
         self.gateway.resize(finite(policy.gateway.capacity));
         let upstreams = rosters.upstreams(policy);
         let tenants = rosters.tenants(policy);
-        let routes = rosters.routes(policy, &self.spare);
-        let streams = rosters.streams(policy, &self.spare);
+        let routes = rosters.routes(policy, &self.spare, now_us);
+        let streams = rosters.streams(policy, &self.spare, now_us);
         self.spare.0.set_limit(policy.gateway.spare);
         rosters.applied = true;
         let passages = policy
@@ -211,19 +211,23 @@ impl Rosters {
         tenants
     }
 
-    fn routes(&mut self, policy: &Policy, spare: &Arc<OwnLine<Spare>>) -> Arc<Vec<Arc<Route>>> {
+    fn routes(
+        &mut self,
+        policy: &Policy,
+        spare: &Arc<OwnLine<Spare>>,
+        now_us: u64,
+    ) -> Arc<Vec<Arc<Route>>> {
         let next_id = &mut self.next_id;
         let make = |name: &Name| {
             *next_id += 1;
             Route::new(*next_id, name, Arc::clone(spare))
         };
-        // A route that is gone guarantees nothing any more: what it still holds is borrowed.
-        let leave = |route: &Route| route.resize(route.slots.limit(), 0);
         let names = policy.routes.iter().map(|route| &route.id);
-        let routes = self.routes.name_all(names, make, leave);
+        let routes = self.routes.name_all(names, make, Route::give_up_guarantee);
         let by_name = OnceCell::new();
         for (index, (asked, route)) in policy.routes.iter().zip(routes.iter()).enumerate() {
-            route.resize(asked.compartment.limit, asked.compartment.reserved);
+            let own = &asked.compartment;
+            route.resize(own.limit, own.reserved, own.class_reserve, now_us);
             route.cells.resize(|name| {
                 let by_name: &HashMap<&Name, &Tenant> = by_name.get_or_init(|| {
                     policy
@@ -241,7 +245,12 @@ impl Rosters {
 
 impl Rosters {
     /// By the index of the route. All of their slots are spare slots.
-    fn streams(&mut self, policy: &Policy, spare: &Arc<OwnLine<Spare>>) -> Vec<Option<Arc<Route>>> {
+    fn streams(
+        &mut self,
+        policy: &Policy,
+        spare: &Arc<OwnLine<Spare>>,
+        now_us: u64,
+    ) -> Vec<Option<Arc<Route>>> {
         let next_id = &mut self.next_id;
         let make = |name: &Name| {
             *next_id += 1;
@@ -258,7 +267,7 @@ impl Rosters {
         let of_route = routes.map(|asked| {
             let limit = asked.compartment.stream?.limit;
             let streams = streams.next()?;
-            streams.resize(limit, 0);
+            streams.resize(limit, 0, 0, now_us);
             Some(Arc::clone(streams))
         });
         of_route.collect()

@@ -31,6 +31,7 @@ mod stats;
 mod sync;
 mod tenant;
 mod transfer;
+mod turns;
 mod waiting;
 mod word;
 
@@ -47,6 +48,7 @@ pub use mode::Mode;
 pub use name::{NAME_BYTES_MAX, Name, NameError};
 pub use passage::{Caller, Gauge, Lane, Passage};
 pub use permits::Permits;
+pub use queue::QUEUE_STANDING_US;
 pub use rejection::Rejection;
 pub use retry_budget::{RETRIES_ALWAYS, RetryBudget};
 pub use roster::{ABSENT_MAX, ABSENT_US};

@@ -33,6 +33,8 @@ pub struct Caller {
     pub class: Class,
     /// The tighter of the route's `tenant_limit` and the plan's limit on this route.
     pub route_limit: Option<Limit>,
+    /// When the caller's own time is over, on the lane's clock; `None`: it has all the time.
+    pub until_us: Option<u64>,
 }
 
 /// One route's way through the levels under one policy.

@@ -65,7 +65,7 @@ impl<L: Lane> Permits<L> {
         let held_us = self.held_since(self.since_us.max(self.moved_us));
         let route = &self.lane.passage().route;
         held_us.inspect(|held_us| route.slots.stats.complete(*held_us));
-        route.leave();
+        route.leave(self.lane.now_us());
     }
 
     /// Every level has admitted: now, and only now, it counts on each.

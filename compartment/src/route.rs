@@ -10,7 +10,7 @@ use std::task::Waker;
 
 use crate::cells::TenantCells;
 use crate::compartment::Compartment;
-use crate::queue::{Line, Queue, Ticket, Turn};
+use crate::queue::{Line, Next, Queue, Ticket, Turn, Who};
 use crate::spare::{Loan, Spare};
 use crate::sync::OwnLine;
 use crate::word::{NoSlot, Picture, Word};
@@ -28,9 +28,14 @@ pub(crate) struct Route {
 /// What a request asks of a route, under its policy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
+    /// The tenant's number; 0 for all callers without one.
+    pub(crate) tenant: u64,
     pub(crate) sheddable: bool,
     pub(crate) class_reserve: u32,
     pub(crate) queue_max: u32,
+    /// When the caller's own time is over.
+    pub(crate) until_us: u64,
+    pub(crate) now_us: u64,
 }
 
 /// What the route answers.
@@ -44,17 +49,22 @@ pub(crate) enum Step {
     ClassReserve,
     NoSpare,
     QueueFull,
+    TooLate,
 }
 
 impl Ask {
     /// The last slots are kept from sheddable requests.
-    fn kept_out(self, now: Picture) -> bool {
+    const fn kept_out(self, now: Picture) -> bool {
         self.sheddable && now.free() <= self.class_reserve
     }
 
-    /// A sheddable request never waits for a slot that it may not have when it comes.
-    const fn may_wait(self) -> bool {
-        self.queue_max > 0 && !(self.sheddable && self.class_reserve > 0)
+    /// Why one that may not wait gets no slot.
+    const fn refusal(self, now: Picture) -> Step {
+        if now.is_full() {
+            Step::Full
+        } else {
+            Step::ClassReserve
+        }
     }
 }
 
@@ -89,11 +99,8 @@ impl Route {
         let mut loan = Loan::none(self.spare(), ask.sheddable);
         let mut now = self.word().load();
         loop {
-            if now.is_full() || now.has_waiters() {
-                return self.enter_full(ask, now);
-            }
-            if ask.kept_out(now) {
-                return Step::ClassReserve;
+            if now.is_full() || now.has_waiters() || ask.kept_out(now) {
+                return self.enter_line(ask, now);
             }
             match self.take(now, &mut loan) {
                 Took::Slot => return Step::Slot(now),
@@ -120,22 +127,32 @@ impl Route {
         }
     }
 
-    fn enter_full(&self, ask: Ask, now: Picture) -> Step {
+    /// For a request that found no slot for it, or others before it.
+    fn enter_line(&self, ask: Ask, now: Picture) -> Step {
         if matches!(now.no_slot(), NoSlot::Closed | NoSlot::Retired) {
             return Step::Closed;
         }
-        if !ask.may_wait() {
-            return Step::Full;
+        if ask.queue_max == 0 && (now.is_full() || !now.has_waiters()) {
+            return ask.refusal(now);
         }
+        let mut wakers = Vec::new();
         let mut line = self.queue.line();
+        let step = self.join(ask, &mut line, &mut wakers);
+        drop(line);
+        wakers.into_iter().for_each(Waker::wake);
+        step
+    }
+
+    fn join(&self, ask: Ask, line: &mut Line, wakers: &mut Vec<Waker>) -> Step {
         let mut loan = Loan::none(self.spare(), ask.sheddable);
         let mut now = self.word().load();
         loop {
             if now.is_closed() {
                 return Step::Closed;
             }
-            // A slot that came free meanwhile, and nobody was here before.
-            if line.is_empty() && !now.is_full() {
+            // Nobody in the line may have a slot that is free: else it would have it. What is
+            // free is kept from all of them, or came free when nobody was here.
+            if !now.is_full() && !line.keeps_out(ask.sheddable, now.free()) {
                 match self.take(now, &mut loan) {
                     Took::Slot => return Step::Slot(now),
                     Took::NoSpare => return Step::NoSpare,
@@ -143,27 +160,49 @@ impl Route {
                 }
                 continue;
             }
-            if line.len() >= usize::try_from(ask.queue_max).unwrap_or(usize::MAX) {
-                return Step::QueueFull;
+            if ask.queue_max == 0 {
+                return ask.refusal(now);
             }
-            // Set in the same swap that sees the word full: whoever leaves from now on comes
-            // to the line.
-            match self.word().change(now, now.with_waiters(true)) {
-                Ok(()) => {
-                    self.slots.stats.join_queue();
-                    return Step::Waits(line.join(ask.sheddable));
+            let who = self.who(ask);
+            if ask.now_us >= who.useful_until_us {
+                return Step::TooLate;
+            }
+            // Set in the same swap that sees no slot free: whoever leaves from now on comes to
+            // the line.
+            let places = usize::try_from(ask.queue_max).unwrap_or(usize::MAX);
+            let waits = now.with_waiters(true);
+            if line.len() < places || (line.len() == places && line.may_make_room(who)) {
+                match self.word().change(now, waits) {
+                    Ok(()) => {
+                        if line.len() == places {
+                            line.make_room(who, wakers);
+                        }
+                        self.slots.stats.join_queue();
+                        return Step::Waits(line.join(who));
+                    }
+                    Err(seen) => now = seen,
                 }
-                Err(seen) => now = seen,
+            } else {
+                return Step::QueueFull;
             }
         }
     }
 
-    /// Gives one slot back: to the first who waits, else to the word.
-    pub(crate) fn leave(&self) {
+    fn who(&self, ask: Ask) -> Who {
+        let needed_us = self.slots.mean_hold_us();
+        Who {
+            tenant: ask.tenant,
+            sheddable: ask.sheddable,
+            useful_until_us: ask.until_us.saturating_sub(needed_us),
+        }
+    }
+
+    /// Gives one slot back: to the one whose turn it is, else to the word.
+    pub(crate) fn leave(&self, now_us: u64) {
         let mut now = self.word().load();
         loop {
             if now.has_waiters() {
-                return self.hand_over();
+                return self.hand_over(now_us);
             }
             match self.word().change(now, now.left()) {
                 Ok(()) => return self.return_loan(now),
@@ -179,23 +218,24 @@ impl Route {
         }
     }
 
-    fn hand_over(&self) {
+    fn hand_over(&self, now_us: u64) {
+        let mut wakers = Vec::new();
         let mut line = self.queue.line();
         // With the waiters bit set and the line locked nobody else changes the word; should the
         // bit be gone again, the swap below fails and looks anew.
         let mut now = self.word().load();
-        let (mut first, mut others) = (None, Vec::new());
         loop {
-            if self.passes_on(&line, now) {
+            let next = line.next(now.left().free(), now_us, &mut wakers);
+            if let Some(next) = next.filter(|next| self.passes_on(*next, now)) {
                 // The slot, its guarantee or its loan go to the waiter as they are.
                 self.slots.stats.begin_pending();
-                first = line.end_first(Turn::Granted);
+                line.grant(next, now_us, &mut wakers);
                 break;
             }
             match self.word().change(now, now.left()) {
                 Ok(()) => {
                     self.return_loan(now);
-                    others = self.admit_waiters(&mut line);
+                    self.admit_waiters(&mut line, now_us, &mut wakers);
                     break;
                 }
                 Err(seen) => now = seen,
@@ -203,22 +243,15 @@ impl Route {
         }
         self.settle_bit(&line);
         drop(line);
-        others
-            .into_iter()
-            .chain([first])
-            .flatten()
-            .for_each(Waker::wake);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether the slot of one who leaves goes to the first in line as it is. Not one above a
-    /// lowered limit; and a borrowed one only where it might be borrowed anew: the spare slots
-    /// may have been lowered too, and a sheddable request may borrow less than others.
-    fn passes_on(&self, line: &Line, now: Picture) -> bool {
-        let Some(sheddable) = line.first_is_sheddable() else {
-            return false;
-        };
+    /// Whether the slot of one who leaves goes to a waiter as it is. Not one above a lowered
+    /// limit; and a borrowed one only where it might be borrowed anew: the spare slots may have
+    /// been lowered too, and a sheddable request may borrow less than others.
+    fn passes_on(&self, next: Next, now: Picture) -> bool {
         let (spare_slots, spare_used) = self.spare().read();
-        let as_it_is = now.borrowed() == 0 || (spare_used <= spare_slots && !sheddable);
+        let as_it_is = now.borrowed() == 0 || (spare_used <= spare_slots && !next.sheddable);
         as_it_is && now.in_flight() <= now.slots()
     }
 
@@ -255,13 +288,21 @@ impl Route {
 
     /// New numbers. What is in flight keeps counting; raising wakes as many as fit, closing
     /// ends every wait.
-    pub(crate) fn resize(&self, limit: Limit, reserved: u32) {
+    pub(crate) fn resize(&self, limit: Limit, reserved: u32, class_reserve: u32, now_us: u64) {
+        let mut wakers = Vec::new();
         let mut line = self.queue.line();
+        line.set_class_reserve(class_reserve);
         self.change_limits(limit, reserved);
-        let wakers = self.admit_waiters(&mut line);
+        self.admit_waiters(&mut line, now_us, &mut wakers);
         self.settle_bit(&line);
         drop(line);
-        wakers.into_iter().flatten().for_each(Waker::wake);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// No policy names it any more, so it guarantees nothing: what it still holds is borrowed.
+    pub(crate) fn give_up_guarantee(&self) {
+        let _line = self.queue.line();
+        self.change_limits(self.slots.limit(), 0);
     }
 
     /// Keeps the spare slots in step: what the new guarantee no longer covers is borrowed from
@@ -286,29 +327,31 @@ impl Route {
         }
     }
 
-    fn admit_waiters(&self, line: &mut Line) -> Vec<Option<Waker>> {
-        let mut wakers = Vec::new();
+    /// Gives what is free to those who wait, and ends the wait of those who will get nothing.
+    fn admit_waiters(&self, line: &mut Line, now_us: u64, wakers: &mut Vec<Waker>) {
         let mut now = self.word().load();
-        while let Some(sheddable) = line.first_is_sheddable() {
+        while !line.is_empty() {
             if now.is_closed() {
-                wakers.push(line.end_first(Turn::Closed));
-                continue;
+                line.take_all(Turn::Closed, wakers);
+                return;
             }
             if now.is_full() {
-                break;
+                return;
             }
-            let mut loan = Loan::none(self.spare(), sheddable);
+            let Some(next) = line.next(now.free(), now_us, wakers) else {
+                return;
+            };
+            let mut loan = Loan::none(self.spare(), next.sheddable);
             match self.take(now, &mut loan) {
                 Took::Slot => {
                     self.slots.stats.begin_pending();
-                    wakers.push(line.end_first(Turn::Granted));
+                    line.grant(next, now_us, wakers);
                     now = now.entered();
                 }
-                Took::NoSpare => wakers.push(line.end_first(Turn::NoSpare)),
+                Took::NoSpare => line.take(next, Turn::NoSpare, wakers),
                 Took::Again(seen) => now = seen,
             }
         }
-        wakers
     }
 }
 

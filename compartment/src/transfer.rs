@@ -22,9 +22,12 @@ impl<L: Lane> Permits<L> {
             return Ok(());
         }
         let ask = Ask {
+            tenant: 0,
             sheddable,
             class_reserve: 0,
             queue_max: 0,
+            until_us: u64::MAX,
+            now_us: lane.now_us(),
         };
         let streams = &lane.passage().route;
         let mut step = streams.enter(ask);
@@ -41,7 +44,7 @@ impl<L: Lane> Permits<L> {
             Step::NoSpare => return Err(self.refuse(Level::Gateway, Rejection::SpareExhausted)),
             Step::Closed => Rejection::Closed,
             // No class reserve and no line, so nothing else can be said.
-            Step::Full | Step::ClassReserve | Step::QueueFull | Step::Waits(_) => {
+            Step::Full | Step::ClassReserve | Step::QueueFull | Step::TooLate | Step::Waits(_) => {
                 rejection(Level::Stream, NoSlot::Full)
             }
         };

@@ -39,6 +39,13 @@ impl<L: Lane> Waiting<L> {
         }
     }
 
+    /// From when on a slot is of no use to it, on the lane's clock: so long before the caller's
+    /// own time is over as a slot is held on average. `u64::MAX` without such a time.
+    pub fn useful_until_us(&self) -> u64 {
+        let who = self.place.as_ref().map(|place| place.ticket.who());
+        who.map_or(u64::MAX, |who| who.useful_until_us)
+    }
+
     /// Ends the wait for a reason of the host's: it takes too long, or would. `Ok` when the turn
     /// came in that very instant.
     pub fn give_up(mut self, why: Rejection) -> Result<Permits<L>, Refusal> {
@@ -68,8 +75,16 @@ impl<L: Lane> Place<L> {
                 drop(self.end(false));
                 Err(refusal)
             }
-            turn @ (Turn::Granted | Turn::NoSpare | Turn::Closed) => self.settle(turn),
+            turn @ (Turn::Granted
+            | Turn::NoSpare
+            | Turn::Closed
+            | Turn::GaveWay
+            | Turn::TooLate) => self.settle(turn),
         }
+    }
+
+    fn refused(&self, why: Rejection) -> Refusal {
+        self.permits.refuse(Level::Route, why)
     }
 
     /// The turn has come: what the other levels say now is the answer. A refusal elsewhere is
@@ -82,9 +97,9 @@ impl<L: Lane> Place<L> {
                 self.permits.finish(word.left()).err()
             }
             Turn::NoSpare => Some(self.permits.no_spare()),
-            Turn::Closed | Turn::Waiting => {
-                Some(self.permits.refuse(Level::Route, Rejection::Closed))
-            }
+            Turn::GaveWay => Some(self.refused(Rejection::QueueFull)),
+            Turn::TooLate => Some(self.refused(Rejection::DeadlineTooShort)),
+            Turn::Closed | Turn::Waiting => Some(self.refused(Rejection::Closed)),
         };
         let elsewhere = refused
             .as_ref()
@@ -128,7 +143,11 @@ impl<L: Lane> Future for Waiting<L> {
         let route = &place.permits.lane().passage().route;
         match route.hear_turn(&place.ticket, context.waker()) {
             Turn::Waiting => Poll::Pending,
-            turn @ (Turn::Granted | Turn::NoSpare | Turn::Closed) => match self.place.take() {
+            turn @ (Turn::Granted
+            | Turn::NoSpare
+            | Turn::Closed
+            | Turn::GaveWay
+            | Turn::TooLate) => match self.place.take() {
                 Some(place) => Poll::Ready(place.settle(turn)),
                 None => Poll::Pending,
             },

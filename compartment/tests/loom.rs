@@ -231,8 +231,8 @@ fn a_guarantee_changes_while_its_slots_are_in_use() {
                 drop(second);
             })
         };
-        hull.apply(&with(1));
-        hull.apply(&with(0));
+        hull.apply(&with(1), 1);
+        hull.apply(&with(0), 1);
         thread.join().unwrap();
         all_returned(&hull);
     });
@@ -336,7 +336,7 @@ fn raising_wakes_waiters_and_closing_ends_their_wait() {
             let apply = {
                 let hull = Arc::clone(&hull);
                 let raised = plain_policy(&[route("a", slots).queue(1)]);
-                spawn(move || drop(hull.apply(&raised)))
+                spawn(move || drop(hull.apply(&raised, 1)))
             };
             match block_on(first) {
                 Ok(permits) => drop(permits),
@@ -363,7 +363,7 @@ fn a_raised_limit_reaches_a_waiter_although_nobody_leaves() {
                 Entry::Refused(refusal) => panic!("refused with room: {refusal:?}"),
             })
         };
-        hull.apply(&plain_policy(&[route("a", 2).queue(1)]));
+        hull.apply(&plain_policy(&[route("a", 2).queue(1)]), 1);
         asking.join().unwrap();
         assert_eq!(snapshot.fittings.passages[0].route().in_flight(), 1);
     });
@@ -463,7 +463,7 @@ fn a_name_that_returns_finds_its_count() {
         let changes = {
             let (hull, clock) = (Arc::clone(&hull), Arc::clone(&clock));
             spawn(move || {
-                hull.apply(&plain_policy(&[route("b", 1)]));
+                hull.apply(&plain_policy(&[route("b", 1)]), 1);
                 hull.sweep(clock.fetch_add(compartment::ABSENT_US, Ordering::Relaxed));
                 hull.sweep(clock.load(Ordering::Relaxed));
                 Snapshot::of(&hull, &both)

@@ -11,9 +11,12 @@ use crate::live_policy::{LivePolicy, LiveRoute};
 use crate::running::Mark;
 use crate::tenant::Who;
 
-/// Asks every level for a slot.
-pub(crate) fn ask(core: &Core, lane: &OnRoute, who: Who) -> Entry<OnRoute> {
-    let caller = caller(&lane.0, who);
+/// Asks every level for a slot, for a caller whose time is over at `until_us`.
+pub(crate) fn ask(core: &Core, lane: &OnRoute, who: Who, until_us: u64) -> Entry<OnRoute> {
+    let caller = Caller {
+        until_us: Some(until_us),
+        ..caller(&lane.0, who)
+    };
     // Borrowed for this one call, which cannot come back here.
     enter(lane.clone(), caller, &mut core.cells().borrow_mut())
 }
@@ -26,6 +29,7 @@ fn caller(lane: &RouteLane, who: Who) -> Caller {
             tenant,
             class: route.class,
             route_limit: route.tenant_limit,
+            until_us: None,
         };
     };
     let plan = policy.tenants.plan(tenant);
@@ -34,6 +38,7 @@ fn caller(lane: &RouteLane, who: Who) -> Caller {
         tenant: u32::try_from(tenant).ok(),
         class: lower(route, policy.tenants.class(tenant)),
         route_limit: tighter(route.tenant_limit, plan_limit),
+        until_us: None,
     }
 }
 

@@ -71,7 +71,8 @@ async fn pass(
     drop(snapshot);
     // Partitions first, the ceiling last, all or none, in one instant. Before anything of the
     // upstream is touched, so that a refusal costs next to nothing.
-    let entry = admission::ask(&visit.core, &asked.lane, visit.who);
+    let until_us = asked.until_us(visit);
+    let entry = admission::ask(&visit.core, &asked.lane, visit.who, until_us);
     let (core, lane) = (Rc::clone(&visit.core), asked.lane.clone());
     let mut timer = Timer::new(&core.timers);
     let terms = retry::terms(lane.0.route.retry.as_ref(), &parts.method, &parts.headers);

@@ -105,18 +105,22 @@ impl Asked {
         Patience {
             arrived_us: visit.arrived_us,
             queue_wait_us: route.queue_wait_us,
-            deadline_us: self.deadline_us,
             total_us: route.total_us,
-            mean_hold_us: route.passage.route().mean_hold_us(),
         }
+    }
+
+    /// When the caller's time is over: its own deadline, or the route's bound on an exchange.
+    pub(crate) fn until_us(&self, visit: &Visit) -> u64 {
+        let deadline_us = self.deadline_us.unwrap_or(u64::MAX);
+        let left_us = deadline_us.min(self.lane.0.route.total_us);
+        visit.arrived_us.saturating_add(left_us)
     }
 
     /// When the exchange ends at the latest, for permits taken now.
     pub(crate) fn bounds(&self, visit: &Visit) -> Bounds {
         let route = &self.lane.0.route;
-        let total_us = self.deadline_us.unwrap_or(u64::MAX).min(route.total_us);
         Bounds {
-            total_at_us: visit.arrived_us.saturating_add(total_us),
+            total_at_us: self.until_us(visit),
             hold_at_us: visit.core.now.last_us().saturating_add(route.hold_us),
             body_idle_us: route.body_idle_us,
         }

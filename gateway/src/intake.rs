@@ -98,7 +98,9 @@ impl Intake {
             Err(answer) => answer,
             // The pointer is swapped last, so after a panic what was in force before still is.
             Ok(()) => match contained(|| {
-                self.live.install(offered.generation, &document, policy);
+                let now_us = self.clock.now_us();
+                self.live
+                    .install(offered.generation, &document, policy, now_us);
                 Ok(())
             }) {
                 Ok(()) => Answer::Running,

@@ -114,9 +114,9 @@ impl Live {
     }
 
     /// Puts a checked policy in force: numbers into the live compartments, then the pointer.
-    pub(crate) fn install(&self, generation: u64, document: &Value, policy: Policy) {
+    pub(crate) fn install(&self, generation: u64, document: &Value, policy: Policy, now_us: u64) {
         let digest = wire::document::digest(document);
-        let fresh = Arc::new(self.build(generation, digest, policy));
+        let fresh = Arc::new(self.build(generation, digest, policy, now_us));
         let old = self.current.swap(Some(fresh));
         self.version.fetch_add(1, Ordering::AcqRel);
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
@@ -197,8 +197,8 @@ impl Live {
         ages
     }
 
-    fn build(&self, generation: u64, digest: String, policy: Policy) -> LivePolicy {
-        let fittings = self.hull.apply(&policy);
+    fn build(&self, generation: u64, digest: String, policy: Policy, now_us: u64) -> LivePolicy {
+        let fittings = self.hull.apply(&policy, now_us);
         let routes = policy.routes.iter().zip(fittings.passages).enumerate();
         let routes = routes
             .map(|(index, (route, passage))| Arc::new(self.route(&policy, index, route, passage)))
@@ -305,10 +305,10 @@ mod tests {
     fn a_new_policy_changes_the_pointer_and_frees_the_old_snapshot() {
         let live = Live::new();
         assert!(live.current().is_none());
-        live.install(1, &Value::Table(Vec::new()), policy(&[route("a", "/a")]));
+        live.install(1, &Value::Table(Vec::new()), policy(&[route("a", "/a")]), 1);
         let first = live.current().unwrap();
         let (weak, version) = (Arc::downgrade(&first), live.version());
-        live.install(2, &Value::Table(Vec::new()), policy(&[route("b", "/b")]));
+        live.install(2, &Value::Table(Vec::new()), policy(&[route("b", "/b")]), 1);
         assert_ne!(live.version(), version);
         assert_eq!(live.current().unwrap().generation, 2);
         // A reader keeps it; whoever sweeps next, not the reader, frees it.
@@ -341,9 +341,9 @@ mod tests {
             let current = live.current().unwrap();
             Arc::clone(&current.routes[0].retry.as_ref().unwrap().budget)
         };
-        live.install(1, &Value::Table(Vec::new()), policy(&[one.clone()]));
+        live.install(1, &Value::Table(Vec::new()), policy(&[one.clone()]), 1);
         let first = budget_of(&live);
-        live.install(2, &Value::Table(Vec::new()), policy(&[one]));
+        live.install(2, &Value::Table(Vec::new()), policy(&[one]), 1);
         assert!(Arc::ptr_eq(&first, &budget_of(&live)));
     }
 }

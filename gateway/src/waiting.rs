@@ -2,7 +2,7 @@
 //!
 //! Separate because it is the only place where an admission takes time: three bounds end it, and
 //! the client's body is read meanwhile, or a client that leaves would keep its place. It must
-//! never wait for a request whose deadline leaves too little time to use a slot.
+//! never keep a request in line that could not use a slot any more.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -23,35 +23,25 @@ use crate::visit::Stop;
 pub(crate) struct Patience {
     pub(crate) arrived_us: u64,
     pub(crate) queue_wait_us: u64,
-    /// The caller's own remaining time when it came.
-    pub(crate) deadline_us: Option<u64>,
     pub(crate) total_us: u64,
-    /// How long a slot is held on average; 0 when nothing has been measured.
-    pub(crate) mean_hold_us: u64,
 }
 
 impl Patience {
-    /// Too little time is left to wait for a slot and then to use it.
-    fn is_hopeless(&self) -> bool {
-        self.deadline_us
-            .is_some_and(|left_us| left_us == 0 || left_us < self.mean_hold_us)
-    }
-
-    /// The bound that runs out first.
-    fn first(&self) -> (u64, End) {
-        let deadline_us = self.deadline_us.unwrap_or(u64::MAX);
-        let bounds = [
-            (self.total_us, End::Total),
-            (deadline_us, End::Refused(Rejection::DeadlineTooShort)),
-            (self.queue_wait_us, End::Refused(Rejection::QueueTimeout)),
+    /// The bound that runs out first; `useful_until_us` is when a slot is of no use any more.
+    fn first(&self, useful_until_us: u64) -> (u64, End) {
+        let at = |after_us| self.arrived_us.saturating_add(after_us);
+        let total = (at(self.total_us), End::Total);
+        let rest = [
+            (useful_until_us, End::Refused(Rejection::DeadlineTooShort)),
+            (
+                at(self.queue_wait_us),
+                End::Refused(Rejection::QueueTimeout),
+            ),
         ];
-        let (total, rest) = (bounds[0], [bounds[1], bounds[2]]);
-        let (after_us, end) =
-            rest.into_iter().fold(
-                total,
-                |first, next| if next.0 < first.0 { next } else { first },
-            );
-        (self.arrived_us.saturating_add(after_us), end)
+        rest.into_iter().fold(
+            total,
+            |first, next| if next.0 < first.0 { next } else { first },
+        )
     }
 }
 
@@ -69,12 +59,7 @@ pub(crate) async fn wait(
     pump: Option<&Rc<Pump>>,
     timer: &mut Timer,
 ) -> Result<Permits<OnRoute>, Stop> {
-    if patience.is_hopeless() {
-        return waiting
-            .give_up(Rejection::DeadlineTooShort)
-            .map_err(Stop::from);
-    }
-    let (at_us, end) = patience.first();
+    let (at_us, end) = patience.first(waiting.useful_until_us());
     let mut waiting = Some(waiting);
     poll_fn(|cx| {
         let Some(place) = &mut waiting else {

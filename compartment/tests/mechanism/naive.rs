@@ -1,16 +1,26 @@
 //! The rules of admission once more, as plainly as they can be said: one thread, no atomics,
 //! nothing kept that can be computed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use compartment::policy::{Policy, Unknown};
-use compartment::{Caller, Class, Figures, Limit, Name, Rejection};
+use compartment::{Caller, Class, Figures, Limit, Name, QUEUE_STANDING_US, Rejection};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Admitted,
     Waits,
     Refused(Rejection, String),
+}
+
+/// Those who share their turns: one tenant, or all callers without one.
+type Group = (Option<String>, bool);
+
+#[derive(Clone, Debug)]
+struct Waiter {
+    id: u64,
+    group: Group,
+    useful_until_us: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -25,7 +35,13 @@ struct Box_ {
     left_queue: u64,
     queued: u32,
     rejected: BTreeMap<Rejection, u64>,
-    waiters: VecDeque<u64>,
+    class_reserve: u32,
+    /// In order of arrival.
+    waiters: Vec<Waiter>,
+    /// The lowest comes first.
+    turns: BTreeMap<Group, u64>,
+    next_turn: u64,
+    stood_since_us: Option<u64>,
 }
 
 impl Default for Box_ {
@@ -41,7 +57,11 @@ impl Default for Box_ {
             left_queue: 0,
             queued: 0,
             rejected: BTreeMap::new(),
-            waiters: VecDeque::new(),
+            class_reserve: 0,
+            waiters: Vec::new(),
+            turns: BTreeMap::new(),
+            next_turn: 0,
+            stood_since_us: None,
         }
     }
 }
@@ -60,6 +80,66 @@ impl Box_ {
     fn borrowed(&self) -> u32 {
         self.n.saturating_sub(self.reserved)
     }
+
+    fn places_of(&self, group: &Group) -> usize {
+        let of_group = self.waiters.iter().filter(|waiter| waiter.group == *group);
+        of_group.count()
+    }
+
+    fn join(&mut self, waiter: Waiter) {
+        self.next_turn += 1;
+        let turn = self.next_turn;
+        self.turns.entry(waiter.group.clone()).or_insert(turn);
+        self.waiters.push(waiter);
+    }
+
+    fn remove(&mut self, id: u64) {
+        self.waiters.retain(|waiter| waiter.id != id);
+        let waiters = &self.waiters;
+        self.turns
+            .retain(|group, _| waiters.iter().any(|waiter| waiter.group == *group));
+        if self.waiters.is_empty() {
+            self.stood_since_us = None;
+        }
+    }
+
+    /// Whose turn it is for one of `free` slots.
+    fn next(&self, free: u32, now_us: u64) -> Option<Waiter> {
+        let turns = self.turns.iter();
+        let may = turns.filter(|((_, sheddable), _)| !sheddable || free > self.class_reserve);
+        let (group, _) = may.min_by_key(|(_, turn)| **turn)?;
+        let mut of_group = self.waiters.iter().filter(|waiter| waiter.group == *group);
+        let newest = self
+            .stood_since_us
+            .is_some_and(|since_us| now_us - since_us >= QUEUE_STANDING_US);
+        let next = if newest {
+            of_group.next_back()
+        } else {
+            of_group.next()
+        };
+        next.cloned()
+    }
+
+    fn had_turn(&mut self, group: &Group, now_us: u64) {
+        self.next_turn += 1;
+        let turn = self.next_turn;
+        self.turns
+            .entry(group.clone())
+            .and_modify(|next| *next = turn);
+        if !self.waiters.is_empty() {
+            self.stood_since_us.get_or_insert(now_us);
+        }
+    }
+
+    /// Who gives way in a full line.
+    fn gives_way(&self, newcomer: &Group) -> Option<u64> {
+        let sizes = self.turns.iter();
+        let sizes = sizes.map(|(group, turn)| (self.places_of(group), *turn, group.1, group));
+        let (most, _, _, group) = sizes.max()?;
+        let mut of_group = self.waiters.iter().filter(|waiter| waiter.group == *group);
+        let newest = of_group.next_back()?.id;
+        (self.places_of(newcomer) + 1 < most).then_some(newest)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +148,16 @@ enum Turn {
     Granted,
     NoSpare,
     Closed,
+    GaveWay,
+    TooLate,
+}
+
+/// What a policy and the caller say of waiting.
+#[derive(Clone, Copy, Debug)]
+struct Asks {
+    class_reserve: u32,
+    queue: usize,
+    useful_until_us: u64,
 }
 
 /// One request that holds or waits.
@@ -87,6 +177,7 @@ pub(crate) struct Naive {
     boxes: BTreeMap<String, Box_>,
     requests: BTreeMap<u64, Request>,
     spare_limit: u32,
+    pub(crate) now_us: u64,
 }
 
 impl Naive {
@@ -140,6 +231,7 @@ impl Naive {
             let one = self.at(&key);
             one.limit = route.compartment.limit;
             one.reserved = route.compartment.reserved;
+            one.class_reserve = route.compartment.class_reserve;
             self.wake(&key);
             self.cells(policy, index, &key);
         }
@@ -155,26 +247,52 @@ impl Naive {
         }
     }
 
+    /// Who has the turn for one of `free` slots; those on the way who come too late go.
+    fn next(&mut self, key: &str, free: u32) -> Option<Waiter> {
+        let now_us = self.now_us;
+        while let Some(next) = self.at(key).next(free, now_us) {
+            if now_us < next.useful_until_us {
+                return Some(next);
+            }
+            self.end_wait(key, next.id, Turn::TooLate);
+        }
+        None
+    }
+
+    fn end_wait(&mut self, key: &str, id: u64, turn: Turn) {
+        self.at(key).remove(id);
+        self.requests.get_mut(&id).unwrap().turn = turn;
+    }
+
+    fn grant(&mut self, key: &str, next: &Waiter) {
+        let now_us = self.now_us;
+        self.end_wait(key, next.id, Turn::Granted);
+        let one = self.at(key);
+        one.pending += 1;
+        one.had_turn(&next.group, now_us);
+    }
+
     /// After a route's numbers changed.
     fn wake(&mut self, key: &str) {
-        while let Some(first) = self.at(key).waiters.front().copied() {
+        while let Some(first) = self.at(key).waiters.first().map(|waiter| waiter.id) {
             let one = self.at(key);
-            let (closed, full, borrows) =
-                (one.limit.is_closed(), one.full(), one.n >= one.reserved);
-            let sheddable = self.requests[&first].sheddable;
-            let turn = if closed {
-                Turn::Closed
-            } else if full {
-                break;
-            } else if borrows && !self.spare_for(sheddable) {
-                Turn::NoSpare
+            if one.limit.is_closed() {
+                self.end_wait(key, first, Turn::Closed);
+                continue;
+            }
+            let (free, borrows) = (one.free(), one.n >= one.reserved);
+            if free == 0 {
+                return;
+            }
+            let Some(next) = self.next(key, free) else {
+                return;
+            };
+            if borrows && !self.spare_for(next.group.1) {
+                self.end_wait(key, next.id, Turn::NoSpare);
             } else {
                 self.at(key).n += 1;
-                self.at(key).pending += 1;
-                Turn::Granted
-            };
-            self.at(key).waiters.pop_front();
-            self.requests.get_mut(&first).unwrap().turn = turn;
+                self.grant(key, &next);
+            }
         }
     }
 
@@ -202,6 +320,7 @@ impl Naive {
         policy: &Policy,
         route: usize,
         caller: Caller,
+        mean_hold_us: u64,
     ) -> Answer {
         let asked = &policy.routes[route];
         let key = format!("route/{}", asked.id);
@@ -224,7 +343,14 @@ impl Naive {
             &mut request,
             tenant,
             celled.then(|| caller.route_limit.unwrap_or(Limit::UNLIMITED)),
-            (asked.compartment.class_reserve, asked.compartment.queue),
+            Asks {
+                class_reserve: asked.compartment.class_reserve,
+                queue: asked.compartment.queue as usize,
+                useful_until_us: caller
+                    .until_us
+                    .unwrap_or(u64::MAX)
+                    .saturating_sub(mean_hold_us),
+            },
         );
         match answer {
             Ok(answer) => {
@@ -244,7 +370,7 @@ impl Naive {
         request: &mut Request,
         tenant: Option<Name>,
         cell_limit: Option<Limit>,
-        (class_reserve, queue): (u32, u32),
+        asks: Asks,
     ) -> Result<Answer, Answer> {
         let key = request.route.clone();
         if let Some(tenant) = tenant {
@@ -261,25 +387,46 @@ impl Naive {
                 }
             }
         }
+        let now_us = self.now_us;
         let one = self.at(&key);
-        let kept = request.sheddable && class_reserve > 0;
         if one.limit.is_closed() {
             return Err(self.refuse(Rejection::Closed, &key));
         }
-        if one.full() || !one.waiters.is_empty() {
-            if queue == 0 || kept {
-                return Err(self.refuse(Rejection::RouteFull, &key));
+        let free = one.free();
+        let kept = |reserve| request.sheddable && free <= reserve;
+        let in_line = !one.waiters.is_empty() || (asks.queue > 0 && kept(asks.class_reserve));
+        let reserve = if in_line {
+            one.class_reserve
+        } else {
+            asks.class_reserve
+        };
+        if free == 0 || kept(reserve) {
+            if asks.queue == 0 {
+                let full = free == 0;
+                let why = [Rejection::ClassReserve, Rejection::RouteFull][usize::from(full)];
+                return Err(self.refuse(why, &key));
             }
-            if one.waiters.len() >= queue as usize {
-                return Err(self.refuse(Rejection::QueueFull, &key));
+            if now_us >= asks.useful_until_us {
+                return Err(self.refuse(Rejection::DeadlineTooShort, &key));
             }
-            one.waiters.push_back(id);
+            let group = (request.tenant.clone(), request.sheddable);
+            if one.waiters.len() >= asks.queue {
+                match one.gives_way(&group) {
+                    Some(other) if one.waiters.len() == asks.queue => {
+                        self.end_wait(&key, other, Turn::GaveWay);
+                    }
+                    _ => return Err(self.refuse(Rejection::QueueFull, &key)),
+                }
+            }
+            let one = self.at(&key);
+            one.join(Waiter {
+                id,
+                group,
+                useful_until_us: asks.useful_until_us,
+            });
             one.queued += 1;
             self.pend(request, 1);
             return Ok(Answer::Waits);
-        }
-        if kept && one.free() <= class_reserve {
-            return Err(self.refuse(Rejection::ClassReserve, &key));
         }
         if one.n >= one.reserved && !self.spare_for(request.sheddable) {
             return Err(self.no_spare(request));
@@ -347,17 +494,17 @@ impl Naive {
 
     fn leave_route(&mut self, key: &str) {
         let (slots, used) = self.spare();
-        let first = self.at(key).waiters.front().copied();
-        let sheddable = first.is_some_and(|first| self.requests[&first].sheddable);
+        let mut left = self.at(key).clone();
+        left.n -= 1;
+        let next = self.next(key, left.free());
         let one = self.at(key);
         let above = one.limit.slots().is_some_and(|slots| one.n > slots);
-        let anew = one.borrowed() > 0 && (used > slots || sheddable);
-        if let Some(first) = first.filter(|_| !above && !anew) {
-            one.waiters.pop_front();
-            one.pending += 1;
-            self.requests.get_mut(&first).unwrap().turn = Turn::Granted;
+        let borrowed = one.borrowed() > 0;
+        let passes = |next: &Waiter| !above && !(borrowed && (used > slots || next.group.1));
+        if let Some(next) = next.filter(passes) {
+            self.grant(key, &next);
         } else {
-            one.n -= 1;
+            self.at(key).n -= 1;
             self.wake(key);
         }
     }
@@ -394,13 +541,15 @@ impl Naive {
                 .map_or_else(|answer| answer, |()| Answer::Admitted),
             Turn::NoSpare => self.no_spare(&request),
             Turn::Closed => self.refuse(Rejection::Closed, &key),
+            Turn::GaveWay => self.refuse(Rejection::QueueFull, &key),
+            Turn::TooLate => self.refuse(Rejection::DeadlineTooShort, &key),
         };
         let granted = request.turn == Turn::Granted;
         self.end(&request, granted);
         if answer == Answer::Admitted {
             return answer;
         }
-        if request.turn != Turn::Closed {
+        if matches!(request.turn, Turn::Granted | Turn::NoSpare) {
             self.at(&key).left_queue += 1;
         }
         self.requests.remove(&id);
@@ -426,9 +575,7 @@ impl Naive {
     }
 
     fn depart(&mut self, id: u64, request: &Request) {
-        self.at(&request.route)
-            .waiters
-            .retain(|waiter| *waiter != id);
+        self.at(&request.route).remove(id);
         self.end(request, request.turn == Turn::Granted);
         self.requests.remove(&id);
         self.give_back(request, request.turn == Turn::Granted, false);

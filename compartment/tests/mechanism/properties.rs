@@ -2,6 +2,7 @@
 //! every request and of every compartment.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use crate::naive::{Answer, Naive};
@@ -21,6 +22,11 @@ enum Step {
         tenant: Option<u32>,
         class: Class,
         old: bool,
+        /// The caller's own time.
+        left_us: Option<u64>,
+    },
+    Tick {
+        us: u64,
     },
     Leave {
         which: usize,
@@ -63,7 +69,7 @@ fn any_route(n: usize) -> impl Strategy<Value = R> {
         0.3,
         prop_oneof![Just(1_000_000), Just(500_000), Just(300_000)],
     );
-    let numbers = (any_limit(), 0_u32..6, 0_u32..3, 0_u32..3, 0_usize..2);
+    let numbers = (any_limit(), 0_u32..6, 0_u32..5, 0_u32..3, 0_usize..2);
     (numbers, proptest::option::weighted(0.3, any_limit()), share).prop_map(
         move |((limit, reserved, queue, class_reserve, upstream), tenant_limit, share)| R {
             streams: None,
@@ -147,12 +153,14 @@ fn any_step() -> impl Strategy<Value = Step> {
         tenant,
         any_class(),
         proptest::bool::weighted(0.1),
+        proptest::option::weighted(0.3, 0_u64..300_000),
     );
-    let enter = enter.prop_map(|(route, tenant, class, old)| Step::Enter {
+    let enter = enter.prop_map(|(route, tenant, class, old, left_us)| Step::Enter {
         route,
         tenant,
         class,
         old,
+        left_us,
     });
     prop_oneof![
         12 => enter,
@@ -160,6 +168,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         4 => any::<usize>().prop_map(|which| Step::Poll { which }),
         1 => any::<usize>().prop_map(|which| Step::GiveUp { which }),
         1 => any::<usize>().prop_map(|which| Step::Abandon { which }),
+        3 => (1_u64..80_000).prop_map(|us| Step::Tick { us }),
         2 => any_shape().prop_map(|shape| Step::Apply(Box::new(shape))),
     ]
 }
@@ -209,6 +218,7 @@ struct Pair {
     waiting: Vec<(u64, Waiting<Here>)>,
     cache: CellCache,
     next: u64,
+    now_us: u64,
 }
 
 fn answer<T>(result: &Result<T, Refusal>) -> Answer {
@@ -223,6 +233,7 @@ impl Pair {
         let (hull, mut naive) = (Hull::new(), Naive::default());
         let policy = shape.policy();
         let snapshots = vec![Snapshot::of(&hull, &policy)];
+        naive.now_us = 1;
         naive.apply(&policy);
         let (held, waiting) = (Vec::new(), Vec::new());
         Self {
@@ -233,10 +244,26 @@ impl Pair {
             waiting,
             cache: CellCache::new(),
             next: 0,
+            now_us: 1,
         }
     }
 
-    fn enter(&mut self, route: usize, tenant: Option<u32>, class: Class, old: bool) {
+    fn tick(&mut self, us: u64) {
+        self.now_us += us;
+        self.naive.now_us = self.now_us;
+        for snapshot in &self.snapshots {
+            snapshot.clock.store(self.now_us, Ordering::Relaxed);
+        }
+    }
+
+    fn enter(
+        &mut self,
+        route: usize,
+        tenant: Option<u32>,
+        class: Class,
+        old: bool,
+        left_us: Option<u64>,
+    ) {
         let back = if old { 2 } else { 1 };
         let at = self.snapshots.len().saturating_sub(back);
         let snapshot = Arc::clone(&self.snapshots[at]);
@@ -246,9 +273,13 @@ impl Pair {
         let tenant = tenant.map(|n| n.min(u32::try_from(snapshot.policy.tenants.len()).unwrap()));
         let mut caller = tenant.map_or(ANYBODY, |tenant| snapshot.caller(route, tenant));
         caller.class = class;
+        caller.until_us = left_us.map(|left_us| self.now_us + left_us);
+        let mean_hold_us = snapshot.fittings.passages[route].route().mean_hold_us();
         let id = self.next;
         self.next += 1;
-        let expected = self.naive.enter(id, &snapshot.policy, route, caller);
+        let expected = self
+            .naive
+            .enter(id, &snapshot.policy, route, caller, mean_hold_us);
         let seen = match snapshot.ask(route, caller, &mut self.cache) {
             Entry::Admitted(permits) => {
                 self.held.push((id, permits));
@@ -294,7 +325,9 @@ impl Pair {
                 tenant,
                 class,
                 old,
-            } => self.enter(route, tenant, class, old),
+                left_us,
+            } => self.enter(route, tenant, class, old, left_us),
+            Step::Tick { us } => self.tick(us),
             Step::Leave { which } if !self.held.is_empty() => {
                 let (id, permits) = self.held.swap_remove(which % self.held.len());
                 drop(permits);
@@ -315,7 +348,8 @@ impl Pair {
             }
             Step::Apply(shape) => {
                 let policy = shape.policy();
-                self.snapshots.push(Snapshot::of(&self.hull, &policy));
+                self.snapshots
+                    .push(Snapshot::at(&self.hull, &policy, self.now_us));
                 self.naive.apply(&policy);
             }
         }

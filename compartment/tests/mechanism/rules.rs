@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use compartment::{
     ABSENT_US, CELL_IDLE_US, CELLS_PER_ROUTE_MAX, Caller, CellCache, Class, Hull, Limit, Permits,
-    Rejection, Waiting,
+    QUEUE_STANDING_US, Rejection, Waiting,
 };
 
 use crate::support::*;
@@ -201,7 +201,7 @@ fn the_last_slots_are_kept_from_sheddable_requests() {
     let hull = Hull::new();
     let kept = R {
         class_reserve: 2,
-        ..route("a", 5).queue(3)
+        ..route("a", 5)
     };
     let snapshot = Snapshot::of(&hull, &policy(9, 0, &[FREE], &[kept]));
     assert_eq!(fill(&snapshot, 0, SHEDDABLE).len(), 3);
@@ -210,15 +210,186 @@ fn the_last_slots_are_kept_from_sheddable_requests() {
         refusal(&snapshot, 0, SHEDDABLE),
         told("class_reserve", "route/a")
     );
-    let dear: Vec<_> = (0..2)
-        .map(|_| admitted(snapshot.anybody(0)).unwrap())
-        .collect();
+    let dear = fill_to(&snapshot, 2);
     assert_eq!(
         refusal(&snapshot, 0, SHEDDABLE),
         told("route_full", "route/a")
     );
-    assert!(waiting(snapshot.anybody(0)).is_some(), "others may wait");
     drop((cheap, dear));
+}
+
+#[test]
+fn a_sheddable_waiter_gets_none_of_the_last_slots() {
+    let hull = Hull::new();
+    let with = |class_reserve| {
+        let kept = R {
+            class_reserve,
+            ..route("a", 4).queue(3)
+        };
+        policy(9, 0, &[FREE], &[kept])
+    };
+    let snapshot = Snapshot::of(&hull, &with(2));
+    let mut held = fill_to(&snapshot, 2);
+    let cheap = || waiting(snapshot.ask(0, SHEDDABLE, &mut CellCache::new())).unwrap();
+    let mut first = cheap();
+    // Two free slots are kept from those who wait, and nobody else waits because of them.
+    held.extend(fill_to(&snapshot, 2));
+    let mut second = waiting(snapshot.anybody(0)).unwrap();
+    drop(held.pop());
+    held.push(granted(&mut second));
+    held.truncate(2);
+    assert!(poll(&mut first).is_pending());
+    held.truncate(1);
+    let cheap_held = granted(&mut first);
+    let mut third = cheap();
+    hull.apply(&with(1), 1);
+    drop((granted(&mut third), cheap_held, held));
+    all_returned(&hull);
+}
+
+/// Tenants `s`, `t` and `u` on a route of one slot and a line of these places.
+fn three_tenants(hull: &Hull, queue: u32) -> Arc<Snapshot> {
+    let plain = policy(99, 0, &[FREE], &[route("a", 1).queue(queue)]);
+    let tenants = [("s", FREE), ("t", FREE), ("u", FREE)];
+    Snapshot::of(hull, &with_tenants(plain, &tenants, FREE))
+}
+
+fn wait_as(snapshot: &Arc<Snapshot>, tenant: u32) -> Waiting<Here> {
+    let caller = snapshot.caller(0, tenant);
+    waiting(snapshot.ask(0, caller, &mut CellCache::new())).unwrap()
+}
+
+/// The order in which the waiters get the one slot, by their place in the list.
+fn served(mut held: Permits<Here>, mut line: Vec<(usize, Waiting<Here>)>) -> Vec<usize> {
+    let mut order = Vec::new();
+    while !line.is_empty() {
+        drop(held);
+        let at = line
+            .iter_mut()
+            .map(|(_, waiting)| poll(waiting))
+            .collect::<Vec<_>>();
+        let mut at = at.into_iter().enumerate();
+        let (at, permits) = at
+            .find_map(|(at, turn)| match turn {
+                Poll::Ready(Ok(permits)) => Some((at, permits)),
+                Poll::Ready(Err(_)) | Poll::Pending => None,
+            })
+            .unwrap();
+        order.push(line.remove(at).0);
+        held = permits;
+    }
+    order
+}
+
+#[test]
+fn tenants_take_turns_in_the_line() {
+    let hull = Hull::new();
+    let snapshot = three_tenants(&hull, 9);
+    let held = admitted(snapshot.anybody(0)).unwrap();
+    let line = [0, 0, 0, 0, 1, 2, 1].map(|tenant| wait_as(&snapshot, tenant));
+    let line = line.into_iter().enumerate().collect();
+    assert_eq!(served(held, line), [0, 4, 5, 1, 6, 2, 3]);
+    all_returned(&hull);
+}
+
+#[test]
+fn a_flood_gives_way_until_every_tenant_has_its_fair_part() {
+    let hull = Hull::new();
+    let snapshot = three_tenants(&hull, 6);
+    let held = admitted(snapshot.anybody(0)).unwrap();
+    let mut line: Vec<_> = (0..6).map(|_| wait_as(&snapshot, 0)).collect();
+    line.extend([1, 2, 1, 2].map(|tenant| wait_as(&snapshot, tenant)));
+    // Two places each: nobody gains by a further exchange.
+    for tenant in 0..3 {
+        let caller = snapshot.caller(0, tenant);
+        assert_eq!(refusal(&snapshot, 0, caller), told("queue_full", "route/a"));
+    }
+    identities(&hull);
+    for mut gone in line.splice(2..6, []).collect::<Vec<_>>() {
+        let Poll::Ready(Err(refusal)) = poll(&mut gone) else {
+            panic!("the newest of the flood still wait")
+        };
+        assert_eq!(why(&refusal), ("queue_full", "route/a"));
+    }
+    let now = figures(&hull, "route/a").unwrap();
+    assert_eq!((now.queued, now.left_queue), (6, 0));
+    assert_eq!(now.rejected[&Rejection::QueueFull], 4 + 3);
+    drop((line, held));
+    all_returned(&hull);
+}
+
+#[test]
+fn callers_without_a_tenant_share_their_turns() {
+    let hull = Hull::new();
+    let snapshot = three_tenants(&hull, 9);
+    let held = admitted(snapshot.anybody(0)).unwrap();
+    let mut line: Vec<_> = (0..3)
+        .map(|_| waiting(snapshot.anybody(0)).unwrap())
+        .collect();
+    line.push(wait_as(&snapshot, 0));
+    let line = line.into_iter().enumerate().collect();
+    assert_eq!(served(held, line), [0, 3, 1, 2]);
+}
+
+#[test]
+fn a_line_that_stands_serves_the_newest_until_it_has_emptied() {
+    let hull = Hull::new();
+    let snapshot = three_tenants(&hull, 9);
+    let later = |us| snapshot.clock.fetch_add(us, Ordering::Relaxed);
+    let mut held = admitted(snapshot.anybody(0)).unwrap();
+    let mut line: Vec<_> = (0..4).map(|_| wait_as(&snapshot, 0)).collect();
+    // Nobody had a turn yet: one long call does not make a line stand.
+    later(10 * QUEUE_STANDING_US);
+    drop(held);
+    held = granted(&mut line[0]);
+    later(QUEUE_STANDING_US - 1);
+    drop(held);
+    held = granted(&mut line[1]);
+    later(1);
+    drop(held);
+    held = granted(&mut line[3]);
+    drop(held);
+    held = granted(&mut line[2]);
+    let mut line: Vec<_> = (0..2).map(|_| wait_as(&snapshot, 0)).collect();
+    later(10 * QUEUE_STANDING_US);
+    drop(held);
+    drop(granted(&mut line[0]));
+    drop(granted(&mut line[1]));
+    all_returned(&hull);
+}
+
+#[test]
+fn who_cannot_use_a_slot_any_more_neither_waits_nor_gets_one() {
+    let hull = Hull::new();
+    let snapshot = three_tenants(&hull, 2);
+    let held = admitted(snapshot.anybody(0)).unwrap();
+    snapshot.clock.fetch_add(5_000, Ordering::Relaxed);
+    drop(held);
+    // A slot is held for 5 ms on average; the clock says 5,001.
+    let held = admitted(snapshot.anybody(0)).unwrap();
+    let until = |until_us| Caller {
+        until_us: Some(until_us),
+        ..ANYBODY
+    };
+    assert_eq!(
+        refusal(&snapshot, 0, until(10_001)),
+        told("deadline_too_short", "route/a")
+    );
+    let ask = |until_us| snapshot.ask(0, until(until_us), &mut CellCache::new());
+    let mut late = waiting(ask(10_002)).unwrap();
+    assert_eq!(late.useful_until_us(), 5_002);
+    let mut patient = waiting(ask(20_000)).unwrap();
+    snapshot.clock.fetch_add(1, Ordering::Relaxed);
+    drop(held);
+    let Poll::Ready(Err(refusal)) = poll(&mut late) else {
+        panic!("not refused")
+    };
+    assert_eq!(why(&refusal), ("deadline_too_short", "route/a"));
+    drop(granted(&mut patient));
+    let now = figures(&hull, "route/a").unwrap();
+    assert_eq!(now.rejected[&Rejection::DeadlineTooShort], 2);
+    assert_eq!((now.left_queue, now.completed), (0, 3));
+    all_returned(&hull);
 }
 
 #[test]
@@ -361,13 +532,13 @@ fn raising_wakes_as_many_as_fit_and_lowering_kills_nobody() {
     let mut line: Vec<_> = (0..5)
         .map(|_| waiting(snapshot.anybody(0)).unwrap())
         .collect();
-    hull.apply(&with(4, 9));
+    hull.apply(&with(4, 9), 1);
     let mut running: Vec<_> = line
         .drain(..3)
         .map(|mut waiting| granted(&mut waiting))
         .collect();
     assert!(line.iter_mut().all(|waiting| poll(waiting).is_pending()));
-    hull.apply(&with(2, 9));
+    hull.apply(&with(2, 9), 1);
     identities(&hull);
     assert_eq!(
         figures(&hull, "route/a").unwrap().in_flight,
@@ -383,7 +554,7 @@ fn raising_wakes_as_many_as_fit_and_lowering_kills_nobody() {
     running.push(granted(&mut line[0]));
     // Raised again, but the spare slots allow only one more.
     let mut late = waiting(snapshot.anybody(0)).unwrap();
-    hull.apply(&with(9, 3));
+    hull.apply(&with(9, 3), 1);
     running.push(granted(&mut line[1]));
     let Poll::Ready(Err(refusal)) = poll(&mut late) else {
         panic!("not refused")
@@ -401,7 +572,7 @@ fn a_lowered_spare_is_not_overdrawn_by_those_who_wait() {
     let snapshot = Snapshot::of(&hull, &with(2));
     let mut held = fill_to(&snapshot, 2);
     let mut first = waiting(snapshot.anybody(0)).unwrap();
-    hull.apply(&with(1));
+    hull.apply(&with(1), 1);
     assert_eq!(hull.spare(), (1, 2), "admitted before");
     drop(held.pop());
     let Poll::Ready(Err(refusal)) = poll(&mut first) else {
@@ -420,14 +591,14 @@ fn closing_ends_every_wait() {
     let mut line: Vec<_> = (0..3)
         .map(|_| waiting(snapshot.anybody(0)).unwrap())
         .collect();
-    hull.apply(&with(0));
+    hull.apply(&with(0), 1);
     for waiting in &mut line {
         let Poll::Ready(Err(refusal)) = poll(waiting) else {
             panic!("still waits")
         };
         assert_eq!(why(&refusal), ("closed", "route/a"));
     }
-    hull.apply(&with(1));
+    hull.apply(&with(1), 1);
     assert_eq!(
         refused(snapshot.anybody(0)),
         None,
@@ -444,15 +615,15 @@ fn a_guarantee_that_changes_moves_slots_to_the_spare_and_back() {
     let snapshot = Snapshot::of(&hull, &with(6, 4));
     let held = fill(&snapshot, 0, ANYBODY);
     assert_eq!(hull.spare(), (4, 0));
-    hull.apply(&with(1, 9));
+    hull.apply(&with(1, 9), 1);
     assert_eq!(hull.spare(), (9, 5), "what was guaranteed is borrowed now");
-    hull.apply(&with(0, 2));
+    hull.apply(&with(0, 2), 1);
     assert_eq!(
         hull.spare(),
         (2, 6),
         "admitted before: it stays, and nobody else borrows"
     );
-    hull.apply(&with(4, 6));
+    hull.apply(&with(4, 6), 1);
     assert_eq!(hull.spare(), (6, 2));
     drop(held);
     all_returned(&hull);
@@ -499,7 +670,7 @@ fn a_removed_tenant_that_returns_starts_at_its_true_count() {
     let snapshot = Snapshot::of(&hull, &with(&[("x", limit(5)), ("t", limit(2))]));
     let held = fill(&snapshot, 0, snapshot.caller(0, 1));
     assert_eq!(held.len(), 2);
-    hull.apply(&with(&[]));
+    hull.apply(&with(&[]), 1);
     hull.sweep(1);
     hull.sweep(1 + ABSENT_US);
     assert_eq!(
@@ -514,7 +685,7 @@ fn a_removed_tenant_that_returns_starts_at_its_true_count() {
     );
     drop(held);
     assert_eq!(fill(&back, 0, back.caller(0, 0)).len(), 2);
-    hull.apply(&with(&[]));
+    hull.apply(&with(&[]), 1);
     hull.sweep(1);
     hull.sweep(1 + ABSENT_US);
     assert_eq!(

@@ -164,7 +164,7 @@ fn many_threads_and_a_changing_policy_never_pass_a_bound_or_lose_a_slot() {
         let changes = scope.spawn(move || {
             let mut now_us = 1;
             for shape in shapes.iter().cycle() {
-                hull.apply(shape);
+                hull.apply(shape, 1);
                 hull.sweep(now_us);
                 now_us += compartment::CELL_IDLE_US;
                 if done.load(Ordering::Relaxed) {

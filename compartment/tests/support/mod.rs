@@ -211,14 +211,21 @@ pub(crate) const ANYBODY: Caller = Caller {
     tenant: None,
     class: Class::Standard,
     route_limit: None,
+    until_us: None,
 };
+
 impl Snapshot {
     pub(crate) fn of(hull: &Hull, policy: &Policy) -> Arc<Self> {
-        let fittings = hull.apply(policy);
+        Self::at(hull, policy, 1)
+    }
+
+    /// The same at another time than the first microsecond.
+    pub(crate) fn at(hull: &Hull, policy: &Policy, now_us: u64) -> Arc<Self> {
+        let fittings = hull.apply(policy, now_us);
         Arc::new(Self {
             policy: policy.clone(),
             fittings,
-            clock: AtomicU64::new(1),
+            clock: AtomicU64::new(now_us),
         })
     }
 
@@ -230,6 +237,7 @@ impl Snapshot {
             tenant: Some(tenant),
             class: Class::Standard,
             route_limit,
+            until_us: None,
         }
     }
 
