@@ -4,6 +4,7 @@
 //! never be in the way of a request. It runs on a runtime of its own, in threads of its own, so
 //! that inside one process neither side can starve the other.
 
+pub mod advice;
 mod api;
 mod auth;
 mod clock;
