@@ -27,6 +27,9 @@ const FULL_PERCENT: u64 = 90;
 /// Where bursts are higher than can be seen, the limit is raised by one part in so many.
 const BURST_STEP: u32 = 4;
 
+/// Refusals come in clumps: only beyond this many times the target they speak against a limit.
+const BEYOND_CHANCE: f64 = 2.0;
+
 /// What is asked about.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Subject {
@@ -202,7 +205,7 @@ fn loss_formula(class: Class, evidence: &Evidence) -> Option<Figure> {
 /// where the usual peak of a window is higher, or where the limit refuses although the formula
 /// says that it would not: then how high the bursts go is not known, so it is a step.
 fn bursts(now: Option<u32>, formula: u32, evidence: &Evidence) -> Option<Figure> {
-    let refuses = evidence.refused_share > evidence.target;
+    let refuses = evidence.refused_share > evidence.target * BEYOND_CHANCE;
     if let Some(now) = now.filter(|now| refuses && formula <= now.saturating_add(1)) {
         let percent = evidence.refused_share * 100.0;
         return Some(Figure {
