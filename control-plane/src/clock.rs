@@ -12,6 +12,11 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// The wall clock in milliseconds since 1970.
+pub(crate) fn unix_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}
+
 /// The wall clock as people and stores write it: UTC, ISO 8601, milliseconds.
 pub(crate) fn utc() -> String {
     format!("{:.3}", jiff::Timestamp::now())

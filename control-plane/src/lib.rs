@@ -14,6 +14,7 @@ mod import;
 pub mod limits;
 pub mod linter;
 mod pages;
+pub mod readings;
 mod request_id;
 pub mod rollout;
 mod serve;
