@@ -259,6 +259,12 @@ const WRONG_VALUES: &str = r#"
 /routes/1/compartment/mode | "shadow" | = | = | is not enforced by this build
 /routes/1/compartment/mode | "off" | = | = | is not enforced by this build
 /routes/1/compartment/mode | "on" | = | = | "enforce"
+/routes/1/compartment/stream | 3 | = | = | table
+/routes/1/compartment/stream | {} | =.limit |  | required
+/routes/1/compartment/stream | { limit = -1 } | =.limit | -1 | 0 to
+/routes/1/compartment/stream | { limit = 1, idle = "0s" } | =.idle | "0s" | above 0
+/routes/1/compartment/stream | { limit = 1, max_age = 5 } | =.max_age | 5 | time
+/routes/1/compartment/stream | { limit = 1, grpc = "yes" } | =.grpc | "yes" | true or false
 /routes/1/compartment/assume | { rate = 1 } | =.p99 |  | required
 /routes/1/compartment/assume | { rate = 0, p99 = "1s" } | =.rate | 0 | above 0
 /routes/1/timeout/attempt | "-1s" | = | = | above 0
@@ -364,6 +370,30 @@ fn unknown_keys_name_the_nearest_known_one() {
     ] {
         refused(&with(pointer, "3"), at, "3", &["unknown key", words]);
     }
+}
+
+#[test]
+fn streams_have_the_bounds_of_the_contract_unless_they_say_otherwise() {
+    let at = "/routes/1/compartment/stream";
+    let of = |value: &str| {
+        accepted(&with(at, value)).routes[1]
+            .compartment
+            .stream
+            .unwrap()
+    };
+    let plain = of("{ limit = 3 }");
+    assert_eq!(plain.limit, Limit::new(3).unwrap());
+    assert_eq!(
+        (plain.idle, plain.age_max, plain.grpc),
+        (Duration::from_secs(60), Duration::from_secs(3_600), false)
+    );
+    let own = of(r#"{ limit = "unlimited", idle = "1s", max_age = "2s", grpc = true }"#);
+    assert_eq!(own.limit, Limit::UNLIMITED);
+    assert_eq!(
+        (own.idle, own.age_max, own.grpc),
+        (Duration::from_secs(1), Duration::from_secs(2), true)
+    );
+    assert_eq!(accepted(&read(GOOD)).routes[1].compartment.stream, None);
 }
 
 /// Keys of the document that nothing here would act on.

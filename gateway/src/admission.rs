@@ -21,6 +21,11 @@ pub(crate) fn ask(core: &Core, lane: &OnRoute, who: Who, until_us: u64) -> Entry
     enter(lane.clone(), caller, &mut core.cells().borrow_mut())
 }
 
+/// The class of this caller's requests.
+pub(crate) fn class_of(lane: &OnRoute, who: Who) -> Class {
+    caller(&lane.0, who).class
+}
+
 fn caller(lane: &RouteLane, who: Who) -> Caller {
     let (route, policy) = (&*lane.route, &*lane.policy);
     let Who::Tenant(tenant) = who else {

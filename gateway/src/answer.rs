@@ -18,8 +18,10 @@ use crate::headers;
 use crate::held_body::{AnswerBody, Bounds, Held, Parts, Slots};
 use crate::request_body::Pump;
 use crate::running::Marks;
+use crate::streams;
 use crate::timer::Timer;
-use crate::visit::Visit;
+use crate::tunnel;
+use crate::visit::{Stop, Visit};
 
 /// What an exchange holds when the head of its answer has come.
 #[derive(Debug)]
@@ -34,7 +36,9 @@ pub(crate) struct Exchange {
 pub(crate) fn slots(visit: &Visit, lane: &OnRoute, permits: Permits<OnRoute>) -> Slots {
     let route = &lane.0.route;
     let marks = Marks {
-        route: route.route_mark,
+        route: lane
+            .stream_terms()
+            .map_or(route.route_mark, |terms| terms.mark),
         upstream: route.upstream_mark,
         tenant: admission::mark_of(&lane.0.policy, visit.who),
     };
@@ -48,7 +52,7 @@ pub(crate) fn of(
     lane: &OnRoute,
     reply: Reply,
     exchange: Exchange,
-) -> Response<AnswerBody> {
+) -> Result<Response<AnswerBody>, Stop> {
     let Reply {
         response,
         wire,
@@ -61,6 +65,8 @@ pub(crate) fn of(
         slots,
     } = exchange;
     let (mut head, incoming) = response.into_parts();
+    let switched = head.status == StatusCode::SWITCHING_PROTOCOLS;
+    let is_events = streams::is_event_stream(&head.headers);
     headers::to_client(&mut head.headers, &visit.request_id, head.version);
     // What the client speaks is hyper's to know; the upstream's version ends here.
     head.version = Version::HTTP_11;
@@ -74,14 +80,40 @@ pub(crate) fn of(
         timer,
         slots: Some(slots),
     };
+    if switched {
+        headers::switch_to_websocket(&mut head.headers);
+        tunnel::prepare(visit, parts, bounds)?;
+        return Ok(Response::from_parts(head, AnswerBody::Own(None)));
+    }
     if incoming.is_end_stream() {
         parts.end(&visit.core);
-        return Response::from_parts(head, AnswerBody::Own(None));
+        return Ok(Response::from_parts(head, AnswerBody::Own(None)));
     }
-    if lane.0.route.hold_until == HoldUntil::Headers {
+    if is_events && let Some(streams) = lane.for_streams() {
+        // Refused, the upstream's connection goes first, then the permits.
+        become_stream(visit, &streams, &mut parts, &mut bounds)?;
+    }
+    if lane.0.route.hold_until == HoldUntil::Headers && !bounds.of_stream {
         parts.slots = None;
         bounds.hold_at_us = u64::MAX;
     }
     let held = Held::new(incoming, parts, bounds, &visit.core, &visit.connection);
-    Response::from_parts(head, AnswerBody::Held(held))
+    Ok(Response::from_parts(head, AnswerBody::Held(held)))
+}
+
+/// The answer is a stream that nobody had asked for by name.
+fn become_stream(
+    visit: &Visit,
+    streams: &OnRoute,
+    parts: &mut Parts,
+    bounds: &mut Bounds,
+) -> Result<(), Stop> {
+    let class = admission::class_of(streams, visit.who);
+    if let Some(slots) = &mut parts.slots {
+        slots.move_to(streams, class).map_err(Stop::from)?;
+    }
+    if let Some(terms) = streams.stream_terms() {
+        *bounds = bounds.of_stream(terms, visit.core.now.last_us());
+    }
+    Ok(())
 }

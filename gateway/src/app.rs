@@ -76,7 +76,7 @@ async fn pass(
     let (core, lane) = (Rc::clone(&visit.core), asked.lane.clone());
     let mut timer = Timer::new(&core.timers);
     let terms = retry::terms(lane.0.route.retry.as_ref(), &parts.method, &parts.headers);
-    let limit = lane.0.route.body_bytes_max;
+    let limit = asked.body_bytes_max(visit);
     let body = body.take().filter(|body| !body.is_end_stream());
     let pump = body.map(|body| Pump::new(body, limit, terms.is_some()));
     let permits = match entry {
@@ -112,7 +112,7 @@ async fn pass(
     // On a failure the slots drop here, before any fallback is given.
     let reply = reply.map_err(|fault| Stop::from(fault.reason()))?;
     // The permits go with the body, to its last byte.
-    Ok(answer::of(
+    let answer = answer::of(
         visit,
         &lane,
         reply,
@@ -122,7 +122,8 @@ async fn pass(
             bounds,
             slots,
         },
-    ))
+    );
+    Ok(answer?)
 }
 
 #[cfg(test)]

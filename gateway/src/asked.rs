@@ -15,6 +15,7 @@ use crate::headers::{self, Framing, Sender};
 use crate::held_body::Bounds;
 use crate::reason::Reason;
 use crate::retry::Outgoing;
+use crate::streams::{self, Asks};
 use crate::target;
 use crate::tenant::{Marks, NotLetIn};
 use crate::visit::{Early, Stop, Visit};
@@ -30,6 +31,7 @@ pub(crate) struct Asked {
     /// The target in canonical form, if the client's is not.
     rewritten: Option<Uri>,
     framing: Framing,
+    pub(crate) asks: Asks,
     /// The caller's own remaining time when it came.
     deadline_us: Option<u64>,
 }
@@ -46,7 +48,7 @@ pub(crate) fn identify(
         Halt::Options => Early::Options,
         Halt::Refused(reason, detail) => Early::Stop(Stop::with(reason, detail)),
     })?;
-    let lane = route(visit, snapshot, parts, &head)?;
+    let (lane, asks) = route(visit, snapshot, parts, &head)?;
     // A body that is too large by its own word keeps nobody waiting.
     if matches!(head.framing, Framing::Length(bytes) if bytes > lane.0.route.body_bytes_max) {
         return Err(Stop::from(Reason::BodyTooLarge).into());
@@ -72,6 +74,7 @@ pub(crate) fn identify(
         lane,
         rewritten,
         framing: head.framing,
+        asks,
         deadline_us,
     })
 }
@@ -81,7 +84,7 @@ fn route(
     snapshot: &Snapshot,
     parts: &Parts,
     head: &Head<'_>,
-) -> Result<OnRoute, Stop> {
+) -> Result<(OnRoute, Asks), Stop> {
     let policy = &*snapshot.policy;
     let found = policy
         .table
@@ -93,12 +96,28 @@ fn route(
             ..Stop::from(Reason::NoRoute)
         });
     };
-    let lane = OnRoute(lane);
+    let calls = OnRoute(lane);
+    let terms = calls.0.route.streams.as_ref();
+    let asks = terms.map_or(Asks::Call, |terms| {
+        streams::asked(parts, head.framing, terms)
+    });
+    // A stream holds a slot of the route's streams, and none of the route's own.
+    let streams = calls.for_streams().filter(|_| asks != Asks::Call);
+    let lane = streams.unwrap_or(calls);
     visit.lane = Some(lane.clone());
-    Ok(lane)
+    Ok((lane, asks))
 }
 
 impl Asked {
+    /// The most that the client may send. What a gRPC stream says over hours is no body that
+    /// anybody keeps: its age bounds it.
+    pub(crate) fn body_bytes_max(&self, visit: &Visit) -> u64 {
+        match self.lane.stream_terms() {
+            Some(_) if visit.grpc => u64::MAX,
+            Some(_) | None => self.lane.0.route.body_bytes_max,
+        }
+    }
+
     /// How long this request may wait in line.
     pub(crate) fn patience(&self, visit: &Visit) -> Patience {
         let route = &self.lane.0.route;
@@ -112,17 +131,31 @@ impl Asked {
     /// When the caller's time is over: its own deadline, or the route's bound on an exchange.
     pub(crate) fn until_us(&self, visit: &Visit) -> u64 {
         let deadline_us = self.deadline_us.unwrap_or(u64::MAX);
-        let left_us = deadline_us.min(self.lane.0.route.total_us);
-        visit.arrived_us.saturating_add(left_us)
+        // A stream has its age instead of the route's bound.
+        let total_us = match self.lane.stream_terms() {
+            Some(_) => u64::MAX,
+            None => self.lane.0.route.total_us,
+        };
+        visit.arrived_us.saturating_add(deadline_us.min(total_us))
     }
 
     /// When the exchange ends at the latest, for permits taken now.
     pub(crate) fn bounds(&self, visit: &Visit) -> Bounds {
         let route = &self.lane.0.route;
-        Bounds {
+        let now_us = visit.core.now.last_us();
+        let calls = Bounds {
             total_at_us: self.until_us(visit),
-            hold_at_us: visit.core.now.last_us().saturating_add(route.hold_us),
+            hold_at_us: now_us.saturating_add(route.hold_us),
             body_idle_us: route.body_idle_us,
+            of_stream: false,
+        };
+        match self.lane.stream_terms() {
+            // The caller's own deadline holds for a stream too.
+            Some(terms) => Bounds {
+                total_at_us: calls.total_at_us,
+                ..calls.of_stream(terms, now_us)
+            },
+            None => calls,
         }
     }
 
@@ -148,6 +181,9 @@ impl Asked {
         if has_body && !matches!(self.framing, Framing::Length(_)) {
             // Without it hyper would send a GET without its body.
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        if self.asks == Asks::Switch {
+            headers::switch_to_websocket(&mut headers);
         }
         Outgoing {
             method,

@@ -10,11 +10,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use http::header::UPGRADE;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use crate::core::{Core, OnRoute};
-use crate::headers::framing;
+use crate::headers::{Framing, framing, names_websocket};
 use crate::held_body::Bounds;
 use crate::reason::Reason;
 use crate::request_body::{BodyFault, Pump, RequestBody};
@@ -94,6 +95,8 @@ pub(crate) struct Attempts<'a> {
     request: Option<Request<RequestBody>>,
     attempt_at_us: u64,
     waits: Option<Waits>,
+    /// The request asks for another protocol.
+    asks_switch: bool,
 }
 
 /// Since when the upstream waits for the client's own bytes.
@@ -120,6 +123,7 @@ impl<'a> Attempts<'a> {
             request: None,
             attempt_at_us: u64::MAX,
             waits: None,
+            asks_switch: false,
         }
     }
 
@@ -148,6 +152,7 @@ impl<'a> Attempts<'a> {
 
     /// What the next attempt sends.
     pub(crate) fn set_request(&mut self, request: Request<RequestBody>) {
+        self.asks_switch = request.headers().contains_key(UPGRADE);
         self.request = Some(request);
     }
 
@@ -236,7 +241,7 @@ impl<'a> Attempts<'a> {
             self.poll_bounds(cx).map(Err)
         });
         match answered.await? {
-            Ok(response) if is_readable(&response) => Ok(Some((response, wire))),
+            Ok(response) if is_readable(&response, self.asks_switch) => Ok(Some((response, wire))),
             Ok(_) => Err(Fault::Protocol),
             Err(mut error) => match error.take_message() {
                 Some(back) if was_idle => {
@@ -314,7 +319,13 @@ impl<'a> Attempts<'a> {
     }
 }
 
-/// One framing, and no switch to another protocol: we never ask for one.
-fn is_readable(response: &Response<Incoming>) -> bool {
-    response.status() != StatusCode::SWITCHING_PROTOCOLS && framing(response.headers()).is_ok()
+/// One framing, or a switch to the protocol that was asked for and no other.
+fn is_readable(response: &Response<Incoming>, asks_switch: bool) -> bool {
+    match framing(response.headers()) {
+        Ok(framing) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+            asks_switch && framing == Framing::None && names_websocket(response.headers())
+        }
+        Ok(_) => true,
+        Err(_) => false,
+    }
 }

@@ -15,7 +15,7 @@ use compartment::{CellCache, Lane, Passage, TenantCompartment};
 use crate::clock::{self, Clock};
 use crate::headers::PeerText;
 use crate::ids::{Ids, RequestId};
-use crate::live_policy::{Live, LivePolicy, LiveRoute};
+use crate::live_policy::{Live, LivePolicy, LiveRoute, LiveStreams};
 use crate::now::Now;
 use crate::outcomes::Outcomes;
 use crate::resolve::Resolver;
@@ -66,6 +66,10 @@ pub(crate) struct RouteLane {
     pub(crate) policy: Arc<LivePolicy>,
     /// In the order of the upstream's endpoints.
     pub(crate) pools: Vec<Rc<EndpointPool>>,
+    /// The way of the route's streams, which share no connection with its calls.
+    pub(crate) streams: Option<Rc<RouteLane>>,
+    /// This is the way of streams.
+    pub(crate) is_of_streams: bool,
     now: Rc<Now>,
     turn: Cell<usize>,
 }
@@ -76,7 +80,11 @@ pub(crate) struct OnRoute(pub(crate) Rc<RouteLane>);
 
 impl Lane for OnRoute {
     fn passage(&self) -> &Passage {
-        &self.0.route.passage
+        let route = &self.0.route;
+        match &route.streams {
+            Some(streams) if self.0.is_of_streams => &streams.passage,
+            Some(_) | None => &route.passage,
+        }
     }
 
     fn tenant(&self, index: u32) -> Option<&TenantCompartment> {
@@ -142,19 +150,31 @@ impl Core {
             return Some(Rc::clone(lane));
         }
         let route = Arc::clone(snapshot.policy.routes.get(index)?);
-        let endpoints = route.endpoints.iter();
-        let pools = endpoints
-            .map(|endpoint| self.pools.of(&route.id, endpoint))
-            .collect();
-        let lane = Rc::new(RouteLane {
-            route,
-            policy: Arc::clone(&snapshot.policy),
-            pools,
-            now: Rc::clone(&self.now),
-            turn: Cell::new(0),
-        });
+        let streams = route.streams.is_some();
+        let streams = streams.then(|| Rc::new(self.new_lane(snapshot, &route, true, None)));
+        let lane = Rc::new(self.new_lane(snapshot, &route, false, streams));
         *place = Some(Rc::clone(&lane));
         Some(lane)
+    }
+
+    fn new_lane(
+        &self,
+        snapshot: &Snapshot,
+        route: &Arc<LiveRoute>,
+        is_of_streams: bool,
+        streams: Option<Rc<RouteLane>>,
+    ) -> RouteLane {
+        let endpoints = route.endpoints.iter();
+        let pool = |endpoint| self.pools.of(&route.id, is_of_streams, endpoint);
+        RouteLane {
+            route: Arc::clone(route),
+            policy: Arc::clone(&snapshot.policy),
+            pools: endpoints.map(pool).collect(),
+            streams,
+            is_of_streams,
+            now: Rc::clone(&self.now),
+            turn: Cell::new(0),
+        }
     }
 
     /// The way to tenants' cells on routes.
@@ -195,6 +215,19 @@ impl Core {
         let lines = if of == second { lines } else { 0 };
         self.logged.set((second, lines.saturating_add(1)));
         lines < REJECTION_LOGS_PER_S_MAX
+    }
+}
+
+impl OnRoute {
+    /// The same route as its streams pass it, if it has slots for them.
+    pub(crate) fn for_streams(&self) -> Option<Self> {
+        self.0.streams.as_ref().map(|lane| Self(Rc::clone(lane)))
+    }
+
+    /// What holds for the exchange when it is a stream.
+    pub(crate) fn stream_terms(&self) -> Option<&LiveStreams> {
+        let streams = self.0.route.streams.as_ref();
+        streams.filter(|_| self.0.is_of_streams)
     }
 }
 

@@ -7,7 +7,7 @@
 use http::Version;
 use http::header::{
     CONNECTION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TRAILER, TRANSFER_ENCODING,
-    VIA,
+    UPGRADE, VIA,
 };
 
 use crate::error::REQUEST_ID;
@@ -144,6 +144,29 @@ pub(crate) fn to_client(headers: &mut HeaderMap, request_id: &RequestId, version
     strip(headers, drop);
     headers.insert(REQUEST_ID, request_id.header());
     headers.append(VIA, via(version));
+}
+
+/// The one protocol that connections are switched to here.
+pub(crate) const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
+
+/// Asks the other side for the switch, or grants it.
+pub(crate) fn switch_to_websocket(headers: &mut HeaderMap) {
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, WEBSOCKET);
+}
+
+/// True when a message speaks of a switch to that protocol, among others or alone.
+pub(crate) fn names_websocket(headers: &HeaderMap) -> bool {
+    has_token(headers, &CONNECTION, "upgrade") && has_token(headers, &UPGRADE, "websocket")
+}
+
+/// One of the tokens of a list, over all of its lines.
+fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
+    let lists = headers.get_all(name).iter();
+    lists
+        .filter_map(|list| list.to_str().ok())
+        .flat_map(|list| list.split(','))
+        .any(|one| one.trim().eq_ignore_ascii_case(token))
 }
 
 /// Removes what `drop` names and what the message itself calls hop-by-hop.

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use compartment::Permits;
+use compartment::{Class, Permits, Refusal};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
@@ -17,6 +17,7 @@ use crate::attempt::Fault;
 use crate::connection::Connection;
 use crate::core::{Core, OnRoute};
 use crate::headers::clean_trailers;
+use crate::live_policy::LiveStreams;
 use crate::reason::Reason;
 use crate::request_body::Pump;
 use crate::running;
@@ -28,17 +29,27 @@ use crate::visit::gone;
 #[derive(Debug)]
 pub(crate) struct Slots {
     core: Rc<Core>,
-    _permits: Permits<OnRoute>,
-    _entry: running::Entry,
+    permits: Permits<OnRoute>,
+    entry: running::Entry,
 }
 
 impl Slots {
     pub(crate) fn new(core: &Rc<Core>, permits: Permits<OnRoute>, entry: running::Entry) -> Self {
         Self {
             core: Rc::clone(core),
-            _permits: permits,
-            _entry: entry,
+            permits,
+            entry,
         }
+    }
+
+    /// The exchange turned out to be a stream: a slot of those for one of the route's own.
+    pub(crate) fn move_to(&mut self, streams: &OnRoute, class: Class) -> Result<(), Refusal> {
+        let terms = streams.stream_terms();
+        self.core.now.read_us();
+        let sheddable = class == Class::Sheddable;
+        self.permits.move_to(streams.clone(), sheddable)?;
+        terms.inspect(|terms| self.entry.move_to(terms.mark));
+        Ok(())
     }
 }
 
@@ -51,6 +62,10 @@ impl Drop for Slots {
 
 /// The body of every answer.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an allocation for each answer would cost more than the room"
+)]
 pub(crate) enum AnswerBody {
     /// Of our own making, or nothing.
     Own(Option<Bytes>),
@@ -70,15 +85,31 @@ pub(crate) struct Bounds {
     /// `u64::MAX` once the permits are back.
     pub(crate) hold_at_us: u64,
     pub(crate) body_idle_us: u64,
+    /// These are the bounds of a stream, and run out with reasons of their own.
+    pub(crate) of_stream: bool,
 }
 
 impl Bounds {
+    /// The bounds of an exchange that is a stream from `now_us` on.
+    pub(crate) const fn of_stream(self, terms: &LiveStreams, now_us: u64) -> Self {
+        Self {
+            total_at_us: u64::MAX,
+            hold_at_us: now_us.saturating_add(terms.age_us),
+            body_idle_us: terms.idle_us,
+            of_stream: true,
+        }
+    }
+
     /// The bound that runs out first. On a tie the whole exchange goes first.
     pub(crate) fn first(&self) -> (u64, Reason) {
         if self.total_at_us <= self.hold_at_us {
             (self.total_at_us, Reason::TotalTimeout)
         } else {
-            (self.hold_at_us, Reason::MaxHold)
+            let reason = match self.of_stream {
+                true => Reason::StreamAge,
+                false => Reason::MaxHold,
+            };
+            (self.hold_at_us, reason)
         }
     }
 }
@@ -230,11 +261,12 @@ impl Held {
                 .pump
                 .as_ref()
                 .is_some_and(|pump| pump.waits_for_client());
-            let fault = match client {
-                true => Fault::BodyIdle,
-                false => Fault::Reset,
+            let reason = match client {
+                _ if self.bounds.of_stream => Reason::StreamIdle,
+                true => Fault::BodyIdle.reason(),
+                false => Fault::Reset.reason(),
             };
-            (idle_us, fault.reason())
+            (idle_us, reason)
         } else {
             (first_us, reason)
         };

@@ -41,12 +41,14 @@ mod server;
 mod service;
 mod standing;
 mod start;
+mod streams;
 mod sync;
 mod target;
 mod tenant;
 #[cfg(test)]
 mod testing;
 mod timer;
+mod tunnel;
 mod upstream;
 mod visit;
 mod waiting;

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
-use compartment::policy::{Endpoint, HoldUntil, Millionths, Policy, Retry, RetryOn, Route, Value};
+use compartment::policy::{
+    Endpoint, HoldUntil, Millionths, Policy, Retry, RetryOn, Route, Streams, Value,
+};
 use compartment::{Class, Hull, Limit, Name, Passage, RetryBudget, TenantCompartment};
 use http::HeaderName;
 
@@ -70,6 +72,7 @@ pub(crate) struct LivePolicy {
 pub(crate) struct LiveRoute {
     pub(crate) id: Name,
     pub(crate) passage: Passage,
+    pub(crate) streams: Option<LiveStreams>,
     pub(crate) class: Class,
     pub(crate) tenant_limit: Option<Limit>,
     /// By the index of the plan.
@@ -88,6 +91,29 @@ pub(crate) struct LiveRoute {
     pub(crate) fallback: Option<FixedAnswer>,
     pub(crate) route_mark: Mark,
     pub(crate) upstream_mark: Mark,
+}
+
+/// `stream` of a route's compartment.
+#[derive(Debug)]
+pub(crate) struct LiveStreams {
+    pub(crate) passage: Passage,
+    pub(crate) idle_us: u64,
+    pub(crate) age_us: u64,
+    /// Every gRPC call is one.
+    pub(crate) grpc: bool,
+    pub(crate) mark: Mark,
+}
+
+impl LiveStreams {
+    fn new(terms: &Streams, passage: Passage, route: &Name) -> Self {
+        Self {
+            passage,
+            idle_us: whole_us(terms.idle),
+            age_us: whole_us(terms.age_max),
+            grpc: terms.grpc,
+            mark: Mark::of("stream", route.as_str()),
+        }
+    }
 }
 
 /// `[routes.retry]`.
@@ -172,6 +198,9 @@ impl Live {
         };
         for route in &current.routes {
             note(route.route_mark, "route", route.id.as_str());
+            if let Some(streams) = &route.streams {
+                note(streams.mark, "route", &format!("{}/stream", route.id));
+            }
         }
         for upstream in &current.policy.upstreams {
             let id = upstream.id.as_str();
@@ -184,14 +213,18 @@ impl Live {
                 tenants.insert(mark, tenant.name());
             }
         }
-        let routes = current
-            .routes
-            .iter()
-            .map(|route| (route.route_mark, &route.id));
+        let routes = current.routes.iter().flat_map(|route| {
+            let streams = route.streams.as_ref().map(|streams| streams.mark);
+            [Some(route.route_mark), streams].map(|mark| Some((mark?, &route.id)))
+        });
+        let routes = routes.flatten();
         let routes: HashMap<Mark, &Name> = routes.collect();
         for ((route, tenant), &since_us) in &oldest.by_pair {
             if let (Some(route), Some(tenant)) = (routes.get(route), tenants.get(tenant)) {
-                ages.insert(format!("route/{route}/tenant/{tenant}"), age_ms(since_us));
+                // Its calls or its streams, whichever is older.
+                let age = ages.entry(format!("route/{route}/tenant/{tenant}"));
+                let age = age.or_default();
+                *age = age_ms(since_us).max(*age);
             }
         }
         ages
@@ -199,9 +232,10 @@ impl Live {
 
     fn build(&self, generation: u64, digest: String, policy: Policy, now_us: u64) -> LivePolicy {
         let fittings = self.hull.apply(&policy, now_us);
-        let routes = policy.routes.iter().zip(fittings.passages).enumerate();
+        let ways = fittings.passages.into_iter().zip(fittings.streams);
+        let routes = policy.routes.iter().zip(ways).enumerate();
         let routes = routes
-            .map(|(index, (route, passage))| Arc::new(self.route(&policy, index, route, passage)))
+            .map(|(index, (route, ways))| Arc::new(self.route(&policy, index, route, ways)))
             .collect();
         let names = fittings.tenants.iter().map(|tenant| tenant.name());
         let tenant_marks = names
@@ -219,7 +253,14 @@ impl Live {
         }
     }
 
-    fn route(&self, policy: &Policy, index: usize, route: &Route, passage: Passage) -> LiveRoute {
+    fn route(
+        &self,
+        policy: &Policy,
+        index: usize,
+        route: &Route,
+        (passage, streams): (Passage, Option<Passage>),
+    ) -> LiveRoute {
+        let terms = route.compartment.stream.as_ref().zip(streams);
         let http = &policy.gateway.http;
         let plans = policy.plans.iter().enumerate();
         let plan_limits = plans.flat_map(|(plan, terms)| {
@@ -235,6 +276,7 @@ impl Live {
         LiveRoute {
             id: route.id.clone(),
             passage,
+            streams: terms.map(|(terms, way)| LiveStreams::new(terms, way, &route.id)),
             class: route.class,
             tenant_limit: route.compartment.tenant_limit,
             plan_limits: plan_limits.collect(),

@@ -47,6 +47,10 @@ pub(crate) enum Reason {
     ClientGone,
     /// The client did not read. Only counted.
     SlowClient,
+    /// Nothing passed on a stream for too long. Only counted.
+    StreamIdle,
+    /// A stream was as old as one may be. Only counted.
+    StreamAge,
     /// A defect of ours.
     Internal,
 }
@@ -113,6 +117,8 @@ forms! {
     REQUEST_TIMEOUT "request_timeout" 408 "http_request_error" "The request came too slowly"
     CLIENT_GONE "client_gone" 400 "http_request_error" "The client left"
     SLOW_CLIENT "slow_client" 408 "http_request_error" "The client does not read"
+    STREAM_IDLE "stream_idle" 504 "http_response_timeout" "Nothing passed for too long"
+    STREAM_AGE "stream_age" 504 "http_response_timeout" "The stream came to its longest age"
     INTERNAL "internal" 500 "proxy_internal_error" "A defect of the gateway"
 }
 
@@ -120,7 +126,7 @@ impl Reason {
     /// How many reasons there are beside the rejections.
     pub(crate) const COUNT: usize = Self::OWN.len();
 
-    const OWN: [Self; 19] = [
+    const OWN: [Self; 21] = [
         Self::NoPolicy,
         Self::Draining,
         Self::AttemptTimeout,
@@ -139,6 +145,8 @@ impl Reason {
         Self::RequestTimeout,
         Self::ClientGone,
         Self::SlowClient,
+        Self::StreamIdle,
+        Self::StreamAge,
         Self::Internal,
     ];
 
@@ -180,6 +188,8 @@ impl Reason {
             | Self::RequestTimeout
             | Self::ClientGone
             | Self::SlowClient
+            | Self::StreamIdle
+            | Self::StreamAge
             | Self::Internal => false,
         }
     }
@@ -201,6 +211,8 @@ impl Reason {
             | Self::AttemptTimeout
             | Self::TotalTimeout
             | Self::MaxHold
+            | Self::StreamIdle
+            | Self::StreamAge
             | Self::UpstreamConnect
             | Self::UpstreamReset
             | Self::UpstreamProtocol
@@ -231,6 +243,8 @@ impl Reason {
             Self::RequestTimeout => &REQUEST_TIMEOUT,
             Self::ClientGone => &CLIENT_GONE,
             Self::SlowClient => &SLOW_CLIENT,
+            Self::StreamIdle => &STREAM_IDLE,
+            Self::StreamAge => &STREAM_AGE,
             Self::Internal => &INTERNAL,
         }
     }

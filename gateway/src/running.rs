@@ -177,6 +177,15 @@ pub(crate) struct Entry {
     at: usize,
 }
 
+impl Entry {
+    /// The exchange holds a slot of this compartment now, and no longer the route's.
+    pub(crate) fn move_to(&self, route: Mark) {
+        if let Some(slot) = self.of.table.slot(self.at) {
+            slot.route.store(route.0, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Drop for Entry {
     fn drop(&mut self) {
         if let Some(slot) = self.of.table.slot(self.at) {

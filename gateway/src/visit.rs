@@ -19,6 +19,7 @@ use crate::held_body::AnswerBody;
 use crate::ids::{RequestId, trace_id};
 use crate::live_policy::LivePolicy;
 use crate::reason::Reason;
+use crate::streams::is_grpc;
 use crate::tenant::Who;
 
 /// What is known of a request.
@@ -34,7 +35,7 @@ pub(crate) struct Visit {
     pub(crate) trusted: bool,
     /// The caller's own, for the log.
     traceparent: Option<HeaderValue>,
-    grpc: bool,
+    pub(crate) grpc: bool,
     /// Once it is known.
     pub(crate) lane: Option<OnRoute>,
     pub(crate) who: Who,
@@ -118,7 +119,7 @@ impl Visit {
             is_head: parts.method == Method::HEAD,
             trusted,
             traceparent: parts.headers.get(TRACEPARENT).cloned(),
-            grpc: is_grpc(parts),
+            grpc: is_grpc(&parts.headers),
             lane: None,
             who: Who::Nobody,
             ended: false,
@@ -221,12 +222,4 @@ pub(crate) fn gone(connection: &Connection) -> Reason {
         Fate::SlowClient => Reason::SlowClient,
         Fate::Open | Fate::ClientGone | Fate::Abuser => Reason::ClientGone,
     }
-}
-
-fn is_grpc(parts: &Parts) -> bool {
-    let media_type = parts
-        .headers
-        .get(http::header::CONTENT_TYPE)
-        .map(HeaderValue::as_bytes);
-    media_type.is_some_and(|value| value.starts_with(b"application/grpc"))
 }

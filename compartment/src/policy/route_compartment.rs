@@ -33,8 +33,9 @@ const KEYS: Keys = Keys {
         "hold_until",
         "mode",
         "assume",
+        "stream",
     ],
-    unenforced: &["candidate", "auto", "stream"],
+    unenforced: &["candidate", "auto"],
 };
 
 /// `compartment` of the route `table`. Without one, its limit is what is missing.

@@ -6,9 +6,14 @@
 mod running;
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Waker;
+
+use bytes::Bytes;
+use tokio::net::TcpStream;
 
 pub(crate) use self::running::{Running, Stream};
 
@@ -60,6 +65,19 @@ pub(crate) enum Protocol {
     Http2,
 }
 
+/// What speaks to the client when it has been told that the protocol is another one from now on:
+/// it gets the socket and the bytes that were read too far. Dropping it gives up.
+pub(crate) struct Switch(pub(crate) Box<dyn FnOnce(TcpStream, Bytes) -> Switched>);
+
+/// Ends with the connection.
+pub(crate) type Switched = Pin<Box<dyn Future<Output = ()>>>;
+
+impl fmt::Debug for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Switch")
+    }
+}
+
 /// One client connection, on the thread that accepted it.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -85,6 +103,7 @@ pub(crate) struct Connection {
     /// The request path has had its first look at the request.
     looked_at: Cell<bool>,
     new_stream: RefCell<Option<Rc<Stream>>>,
+    switch: RefCell<Option<Switch>>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -110,6 +129,7 @@ impl Connection {
             answer_ends_us: Cell::new(u64::MAX),
             looked_at: Cell::new(true),
             new_stream: RefCell::new(None),
+            switch: RefCell::new(None),
             waker: RefCell::new(None),
         })
     }
@@ -231,6 +251,16 @@ impl Connection {
     /// The request that has just begun, for the owner of its stream.
     pub(crate) fn take_stream(&self) -> Option<Rc<Stream>> {
         self.new_stream.take()
+    }
+
+    /// HTTP/1: after the answer under way the connection is another protocol's.
+    pub(crate) fn set_switch(&self, switch: Switch) {
+        self.switch.replace(Some(switch));
+    }
+
+    /// To be asked when HTTP has ended.
+    pub(crate) fn take_switch(&self) -> Option<Switch> {
+        self.switch.take()
     }
 
     /// Requests so far.

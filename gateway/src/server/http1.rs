@@ -95,11 +95,15 @@ pub(super) async fn drive<S: Serve>(
         connection.set_fate(Fate::SlowClient);
     }
     let unread = http.into_parts().read_buf;
+    let switch = connection.take_switch();
     Err(match outcome {
         Outcome::Restful => return Ok(unread),
         Outcome::Overdue(overdue) => end_of_overdue(overdue, connection, context),
         Outcome::Doubt => End::Answer(context.service.refuse(connection, HeadFault::Malformed)),
         Outcome::Finished(_) if connection.fate() == Fate::ClientGone => End::Quiet,
+        // In doubt it spoke before it was told, and not all of that was kept.
+        Outcome::Finished(Ok(())) if switch.is_some() && connection.doubt().is_some() => End::Reset,
+        Outcome::Finished(Ok(())) if let Some(switch) = switch => End::Switched(switch, unread),
         Outcome::Finished(Ok(())) if closed_idle => End::Quiet,
         Outcome::Finished(Ok(())) => End::Linger,
         Outcome::Finished(Err(error)) if error.is_parse() && connection.is_between_answers() => {

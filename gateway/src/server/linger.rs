@@ -28,7 +28,8 @@ const DISCARD_BYTES: usize = 16 * 1024;
 /// Ends the connection.
 pub(super) async fn close(mut stream: TcpStream, end: End) {
     match end {
-        End::Quiet => {}
+        // A switch is not ours to close.
+        End::Quiet | End::Switched(..) => {}
         End::Reset => {
             // An error here leaves an ordinary close, which is all that is left to do.
             drop(stream.set_zero_linger());

@@ -29,7 +29,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue};
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
 use tokio::net::TcpStream;
@@ -44,7 +44,7 @@ pub(crate) use self::refusal::HeadFault;
 use self::tasks::Contained;
 pub(crate) use self::tasks::Tasks;
 use self::watchdog::Watchdog;
-use crate::connection::{Connection, Protocol, Running};
+use crate::connection::{Connection, Protocol, Running, Switch};
 use crate::now::Now;
 
 /// What answers the requests of one thread.
@@ -97,7 +97,11 @@ pub(crate) async fn drive<S: Serve>(
     let end = run(&socket, &connection, &context, &mut watchdog).await;
     // hyper is gone, and its half of the socket with it.
     if let Ok(socket) = Rc::try_unwrap(socket) {
-        Box::pin(linger::close(socket.into_inner(), end)).await;
+        let socket = socket.into_inner();
+        if let End::Switched(Switch(switch), unread) = end {
+            return switch(socket, unread).await;
+        }
+        Box::pin(linger::close(socket, end)).await;
     }
 }
 
@@ -143,6 +147,8 @@ pub(crate) enum End {
     Linger,
     /// Write this answer first, then as above.
     Answer(Response<Bytes>),
+    /// The connection is another protocol's now; and what was read of that.
+    Switched(Switch, Bytes),
     /// Reset: what was sent must not look whole, or the client does not read.
     Reset,
 }
@@ -169,7 +175,8 @@ async fn answer<S: Serve>(
     };
     // hyper would read on only so far; whoever sends the rest must not take it for a new request.
     let cut_short = running.is_body_open() && S::is_own(response.body());
-    if cut_short || running.is_last_answer() {
+    let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    if cut_short || (running.is_last_answer() && !switches) {
         response
             .headers_mut()
             .insert(CONNECTION, HeaderValue::from_static("close"));

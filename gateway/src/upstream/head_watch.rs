@@ -15,6 +15,8 @@ const INTERIM_MAX: u32 = 16;
 const STATUS_END: u32 = 12;
 /// Where the code's first digit stands.
 const STATUS_AT: u32 = 9;
+/// No answer comes after this head: the bytes are another protocol's.
+const SWITCHED: u16 = 101;
 
 /// Watches the bytes of one upstream connection, head by head.
 #[derive(Debug, Default)]
@@ -29,8 +31,8 @@ struct Place {
     bytes: u32,
     line_bytes: u32,
     interim: u32,
-    /// The head under way is an interim answer.
-    is_interim: bool,
+    /// The code of the head under way, as far as it was seen.
+    status: u16,
     after_return: bool,
 }
 
@@ -87,15 +89,15 @@ impl Place {
         Ok(())
     }
 
-    /// Counts bytes and notes the first digit of the status.
+    /// Counts bytes and notes the status.
     fn see_part(&mut self, part: &[u8]) {
         let first_line = self.bytes == self.line_bytes;
         if first_line && self.line_bytes < STATUS_END {
-            let digit = STATUS_AT
-                .checked_sub(self.line_bytes)
-                .and_then(|at| usize::try_from(at).ok().and_then(|at| part.get(at)));
-            if let Some(digit) = digit {
-                self.is_interim = *digit == b'1';
+            for (at, byte) in (self.line_bytes..STATUS_END).zip(part) {
+                if at >= STATUS_AT {
+                    let digit = u16::from(byte.wrapping_sub(b'0'));
+                    self.status = self.status.wrapping_mul(10).wrapping_add(digit);
+                }
             }
         }
         let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
@@ -110,7 +112,7 @@ impl Place {
         if !empty {
             return Ok(());
         }
-        if !self.is_interim {
+        if !(100..200).contains(&self.status) || self.status == SWITCHED {
             self.watching = false;
             return Ok(());
         }
@@ -167,6 +169,12 @@ mod tests {
         check(&[&interim, OK].concat(), true);
         let flood = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(17);
         check(&[&flood, OK].concat(), false);
+    }
+
+    #[test]
+    fn after_a_switch_come_bytes_of_another_protocol() {
+        let switch = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\r\n".as_slice();
+        check(&[switch, b"\n\n no head \n"].concat(), true);
     }
 
     #[test]

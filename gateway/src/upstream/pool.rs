@@ -27,19 +27,23 @@ const AGE_US_MAX: u64 = 600_000_000;
 /// How long an endpoint that refused is tried only after the others.
 const SHUNNED_US: u64 = 1_000_000;
 
+/// Whose connections: a route's, of its streams or not, to one endpoint.
+type Owner = (Name, bool, Endpoint);
+
 /// All idle connections of one core.
 #[derive(Debug, Default)]
 pub(crate) struct Pools {
-    by_owner: RefCell<HashMap<(Name, Endpoint), Rc<EndpointPool>>>,
+    by_owner: RefCell<HashMap<Owner, Rc<EndpointPool>>>,
     idle: Rc<Cell<usize>>,
 }
 
 impl Pools {
-    /// The pool of `route` for `endpoint`, the same one as long as anybody has it.
-    pub(crate) fn of(&self, route: &Name, endpoint: &Endpoint) -> Rc<EndpointPool> {
+    /// The pool of `route`, or of its streams, for `endpoint`: the same one as long as anybody
+    /// has it.
+    pub(crate) fn of(&self, route: &Name, streams: bool, endpoint: &Endpoint) -> Rc<EndpointPool> {
         let mut by_owner = self.by_owner.borrow_mut();
         let pool = by_owner
-            .entry((route.clone(), endpoint.clone()))
+            .entry((route.clone(), streams, endpoint.clone()))
             .or_insert_with(|| {
                 Rc::new(EndpointPool {
                     endpoint: endpoint.clone(),

@@ -118,6 +118,12 @@ impl Wire {
         frame
     }
 
+    /// The socket and what was read beyond the head, for another protocol.
+    pub(crate) fn into_socket(self) -> (TcpStream, Bytes) {
+        let http1::Parts { io, read_buf, .. } = self.link.into_parts();
+        (io.into_inner().stream, read_buf)
+    }
+
     /// True when nothing more will ever come.
     pub(crate) const fn has_ended(&self) -> bool {
         self.ended

@@ -111,6 +111,17 @@ impl Client {
         }
     }
 
+    /// So many bytes, whatever they are.
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
+        while self.unread.len() < count && self.more() {}
+        self.unread.drain(..count.min(self.unread.len())).collect()
+    }
+
+    /// What was read too far.
+    pub(crate) fn rest(self) -> Vec<u8> {
+        self.unread
+    }
+
     /// True when the gateway closes without another byte.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.unread.is_empty() && !self.more()

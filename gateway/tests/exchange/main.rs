@@ -18,6 +18,7 @@ mod queue;
 mod retries;
 mod returns;
 mod slow;
+mod streams;
 mod stub;
 
 use std::net::SocketAddr;

@@ -131,6 +131,10 @@ impl Shared {
         }
     }
 
+    fn is_open(&self) -> bool {
+        *self.gate.lock().unwrap()
+    }
+
     fn script(&self, head: &str) -> String {
         let field = |name: &str| {
             let mut lines = head.lines();
@@ -303,6 +307,38 @@ fn answer_first(
     whole
 }
 
+/// Another protocol, which is echoed unless the step says otherwise.
+fn tunnel(step: &str, stream: &mut TcpStream, shared: &Shared) {
+    if step == "slow-echo" {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let head = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
+                upgrade: websocket\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    match step {
+        "hold-switched" => drop(shared.wait(stream)),
+        "deaf-switched" => {
+            while !shared.is_open() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        "reset-switched" => {
+            let linger = Some(Duration::ZERO);
+            socket2::SockRef::from(&*stream).set_linger(linger).unwrap();
+        }
+        "flood-switched" => stream.write_all(&vec![b'x'; 32 << 20]).unwrap(),
+        _ => {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = stream.read(&mut bytes) {
+                stream.write_all(&bytes[..count]).unwrap();
+            }
+            if step == "echo-bye" {
+                stream.write_all(b"bye").unwrap();
+            }
+        }
+    }
+}
+
 /// Steps that take time. True when the connection goes on.
 fn step_by_hand(step: &str, stream: &mut TcpStream, shared: &Shared) -> bool {
     let ok = "HTTP/1.1 200 OK\r\n";
@@ -348,6 +384,16 @@ fn step_by_hand(step: &str, stream: &mut TcpStream, shared: &Shared) -> bool {
                 .unwrap();
             while stream.write_all(&[b'x'; 64 * 1024]).is_ok() {}
             shared.log.lock().unwrap().gone += 1;
+            false
+        }
+        "events" => {
+            let head = format!("{ok}content-type: text/event-stream\r\n");
+            let event = "transfer-encoding: chunked\r\n\r\nd\r\ndata: first\n\n\r\n";
+            stream.write_all((head + event).as_bytes()).unwrap();
+            shared.wait(stream) && stream.write_all(b"0\r\n\r\n").is_ok()
+        }
+        step if step.contains("echo") || step.contains("switched") => {
+            tunnel(step, stream, shared);
             false
         }
         "early" => {
