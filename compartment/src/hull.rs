@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::compartment::Compartment;
+use crate::credit::Terms;
 use crate::passage::Passage;
-use crate::policy::{Policy, Tenant, Unknown};
+use crate::policy::{self, Policy, Tenant, Unknown};
 use crate::roster::{Retire, Roster};
 use crate::route::Route;
 use crate::spare::Spare;
@@ -133,6 +134,7 @@ impl Hull {
             rosters.routes.all()
         };
         for route in routes.0.iter().chain(&routes.1) {
+            route.sweep(now_us);
             route.cells.sweep(now_us);
         }
     }
@@ -223,10 +225,14 @@ impl Rosters {
             Route::new(*next_id, name, Arc::clone(spare))
         };
         let names = policy.routes.iter().map(|route| &route.id);
-        let routes = self.routes.name_all(names, make, Route::give_up_guarantee);
+        let routes = self
+            .routes
+            .name_all(names, make, |route| route.give_up_guarantee(now_us));
+        let terms = terms(policy);
         let by_name = OnceCell::new();
         for (index, (asked, route)) in policy.routes.iter().zip(routes.iter()).enumerate() {
             let own = &asked.compartment;
+            route.set_terms(terms, now_us);
             route.resize(own.limit, own.reserved, own.class_reserve, now_us);
             route.cells.resize(|name| {
                 let by_name: &HashMap<&Name, &Tenant> = by_name.get_or_init(|| {
@@ -289,6 +295,17 @@ pub fn tenant_route_limit(policy: &Policy, route: usize, tenant: Option<&Tenant>
         (Some(own), Some(planned)) => Some(own.tighter(planned)),
         (own, planned) => own.or(planned),
     }
+}
+
+/// Every route that can go beyond its guarantee earns the same part of the spare slots.
+fn terms(policy: &Policy) -> Terms {
+    let borrows = |route: &&policy::Route| {
+        let own = &route.compartment;
+        own.limit.slots().is_none_or(|slots| slots > own.reserved)
+    };
+    let borrowers = policy.routes.iter().filter(borrows).count();
+    let borrowers = u32::try_from(borrowers).unwrap_or(u32::MAX);
+    Terms::new(policy.gateway.spare, borrowers)
 }
 
 /// A capacity is checked to be in range; should one not be, nothing is admitted.

@@ -9,8 +9,10 @@
 mod cells;
 mod class;
 mod compartment;
+mod credit;
 mod enter;
 mod figures;
+mod hand_over;
 mod histogram;
 mod hull;
 mod key;
@@ -38,6 +40,7 @@ mod word;
 pub use cells::{CELL_CACHE_MAX, CELL_IDLE_US, CELLS_PER_ROUTE_MAX, CellCache};
 pub use class::Class;
 pub use compartment::{Compartment, Permit};
+pub use credit::{Balance, CREDIT_DEPTH_US};
 pub use enter::{Entry, Refusal, enter};
 pub use figures::Figures;
 pub use histogram::{BUCKETS, HISTOGRAM_BYTES_MAX, Histogram, HistogramError};

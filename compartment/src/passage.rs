@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::compartment::Compartment;
 use crate::policy::Millionths;
 use crate::route::Route;
-use crate::{Class, Level, Limit, TenantCompartment};
+use crate::{Balance, Class, Level, Limit, TenantCompartment};
 
 /// The host's side of one request: a cheap handle that the permits keep to the end.
 ///
@@ -106,5 +106,11 @@ impl Passage {
     /// The spare slots that all routes borrow from: limit and used.
     pub fn spare(&self) -> (u32, u32) {
         self.route.spare().read()
+    }
+
+    /// What is left of the slot-seconds that the route's borrowing is paid from; `None`: it
+    /// borrows for nothing.
+    pub fn credit(&self, now_us: u64) -> Option<Balance> {
+        self.route.credit(now_us)
     }
 }

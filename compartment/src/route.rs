@@ -10,10 +10,11 @@ use std::task::Waker;
 
 use crate::cells::TenantCells;
 use crate::compartment::Compartment;
-use crate::queue::{Line, Next, Queue, Ticket, Turn, Who};
+use crate::credit::{Balance, Credit, Terms};
+use crate::queue::{Queue, Ticket};
 use crate::spare::{Loan, Spare};
 use crate::sync::OwnLine;
-use crate::word::{NoSlot, Picture, Word};
+use crate::word::{Picture, Word};
 use crate::{Key, Limit, Name};
 
 /// A route's own compartment and what belongs to it.
@@ -21,8 +22,10 @@ use crate::{Key, Limit, Name};
 pub(crate) struct Route {
     pub(crate) slots: Compartment,
     pub(crate) cells: TenantCells,
-    queue: Queue,
+    pub(crate) queue: Queue,
     spare: Arc<OwnLine<Spare>>,
+    /// What its borrowing is paid from; `None`: it borrows for nothing.
+    pub(crate) credit: Option<Credit>,
 }
 
 /// What a request asks of a route, under its policy.
@@ -59,7 +62,7 @@ impl Ask {
     }
 
     /// Why one that may not wait gets no slot.
-    const fn refusal(self, now: Picture) -> Step {
+    pub(crate) const fn refusal(self, now: Picture) -> Step {
         if now.is_full() {
             Step::Full
         } else {
@@ -75,13 +78,16 @@ impl Route {
             cells: TenantCells::new(id, name.clone()),
             queue: Queue::default(),
             spare,
+            credit: Some(Credit::new()),
         }
     }
 
-    /// The slots of a route's long-lived exchanges. Their tenants' cells are the route's.
+    /// The slots of a route's long-lived exchanges, which would use up any credit. Their
+    /// tenants' cells are the route's.
     pub(crate) fn of_streams(id: u64, name: &Name, spare: Arc<OwnLine<Spare>>) -> Self {
         Self {
             slots: Compartment::new(&Key::Stream(name.clone()), Limit::CLOSED),
+            credit: None,
             ..Self::new(id, name, spare)
         }
     }
@@ -94,9 +100,33 @@ impl Route {
         &self.spare.0
     }
 
+    pub(crate) fn loan(&self, sheddable: bool, now_us: u64) -> Loan<'_> {
+        Loan::none(self.spare(), self.credit.as_ref(), sheddable, now_us)
+    }
+
+    /// Gives borrowed slots back.
+    fn return_loans(&self, count: u32, now_us: u64) {
+        self.spare().give(count);
+        if let Some(credit) = &self.credit {
+            credit.give(count, now_us);
+        }
+    }
+
+    /// What is left of what its borrowing is paid from; `None`: it borrows for nothing.
+    pub(crate) fn credit(&self, now_us: u64) -> Option<Balance> {
+        self.credit.as_ref().map(|credit| credit.balance(now_us))
+    }
+
+    /// Keeps the credit's arithmetic near the present.
+    pub(crate) fn sweep(&self, now_us: u64) {
+        if let Some(credit) = &self.credit {
+            credit.settle(now_us);
+        }
+    }
+
     /// Asks for a slot.
     pub(crate) fn enter(&self, ask: Ask) -> Step {
-        let mut loan = Loan::none(self.spare(), ask.sheddable);
+        let mut loan = self.loan(ask.sheddable, ask.now_us);
         let mut now = self.word().load();
         loop {
             if now.is_full() || now.has_waiters() || ask.kept_out(now) {
@@ -111,7 +141,7 @@ impl Route {
     }
 
     /// One try to take a free slot of the word as it was seen.
-    fn take(&self, now: Picture, loan: &mut Loan<'_>) -> Took {
+    pub(crate) fn take(&self, now: Picture, loan: &mut Loan<'_>) -> Took {
         let borrows = now.in_flight() >= now.reserved();
         if borrows && !loan.take() {
             return Took::NoSpare;
@@ -127,76 +157,6 @@ impl Route {
         }
     }
 
-    /// For a request that found no slot for it, or others before it.
-    fn enter_line(&self, ask: Ask, now: Picture) -> Step {
-        if matches!(now.no_slot(), NoSlot::Closed | NoSlot::Retired) {
-            return Step::Closed;
-        }
-        if ask.queue_max == 0 && (now.is_full() || !now.has_waiters()) {
-            return ask.refusal(now);
-        }
-        let mut wakers = Vec::new();
-        let mut line = self.queue.line();
-        let step = self.join(ask, &mut line, &mut wakers);
-        drop(line);
-        wakers.into_iter().for_each(Waker::wake);
-        step
-    }
-
-    fn join(&self, ask: Ask, line: &mut Line, wakers: &mut Vec<Waker>) -> Step {
-        let mut loan = Loan::none(self.spare(), ask.sheddable);
-        let mut now = self.word().load();
-        loop {
-            if now.is_closed() {
-                return Step::Closed;
-            }
-            // Nobody in the line may have a slot that is free: else it would have it. What is
-            // free is kept from all of them, or came free when nobody was here.
-            if !now.is_full() && !line.keeps_out(ask.sheddable, now.free()) {
-                match self.take(now, &mut loan) {
-                    Took::Slot => return Step::Slot(now),
-                    Took::NoSpare => return Step::NoSpare,
-                    Took::Again(seen) => now = seen,
-                }
-                continue;
-            }
-            if ask.queue_max == 0 {
-                return ask.refusal(now);
-            }
-            let who = self.who(ask);
-            if ask.now_us >= who.useful_until_us {
-                return Step::TooLate;
-            }
-            // Set in the same swap that sees no slot free: whoever leaves from now on comes to
-            // the line.
-            let places = usize::try_from(ask.queue_max).unwrap_or(usize::MAX);
-            let waits = now.with_waiters(true);
-            if line.len() < places || (line.len() == places && line.may_make_room(who)) {
-                match self.word().change(now, waits) {
-                    Ok(()) => {
-                        if line.len() == places {
-                            line.make_room(who, wakers);
-                        }
-                        self.slots.stats.join_queue();
-                        return Step::Waits(line.join(who));
-                    }
-                    Err(seen) => now = seen,
-                }
-            } else {
-                return Step::QueueFull;
-            }
-        }
-    }
-
-    fn who(&self, ask: Ask) -> Who {
-        let needed_us = self.slots.mean_hold_us();
-        Who {
-            tenant: ask.tenant,
-            sheddable: ask.sheddable,
-            useful_until_us: ask.until_us.saturating_sub(needed_us),
-        }
-    }
-
     /// Gives one slot back: to the one whose turn it is, else to the word.
     pub(crate) fn leave(&self, now_us: u64) {
         let mut now = self.word().load();
@@ -205,85 +165,17 @@ impl Route {
                 return self.hand_over(now_us);
             }
             match self.word().change(now, now.left()) {
-                Ok(()) => return self.return_loan(now),
+                Ok(()) => return self.return_loan(now, now_us),
                 Err(seen) => now = seen,
             }
         }
     }
 
     /// After the word's count fell from `before`.
-    fn return_loan(&self, before: Picture) {
+    pub(crate) fn return_loan(&self, before: Picture, now_us: u64) {
         if before.borrowed() > 0 {
-            self.spare().give(1);
+            self.return_loans(1, now_us);
         }
-    }
-
-    fn hand_over(&self, now_us: u64) {
-        let mut wakers = Vec::new();
-        let mut line = self.queue.line();
-        // With the waiters bit set and the line locked nobody else changes the word; should the
-        // bit be gone again, the swap below fails and looks anew.
-        let mut now = self.word().load();
-        loop {
-            let next = line.next(now.left().free(), now_us, &mut wakers);
-            if let Some(next) = next.filter(|next| self.passes_on(*next, now)) {
-                // The slot, its guarantee or its loan go to the waiter as they are.
-                self.slots.stats.begin_pending();
-                line.grant(next, now_us, &mut wakers);
-                break;
-            }
-            match self.word().change(now, now.left()) {
-                Ok(()) => {
-                    self.return_loan(now);
-                    self.admit_waiters(&mut line, now_us, &mut wakers);
-                    break;
-                }
-                Err(seen) => now = seen,
-            }
-        }
-        self.settle_bit(&line);
-        drop(line);
-        wakers.into_iter().for_each(Waker::wake);
-    }
-
-    /// Whether the slot of one who leaves goes to a waiter as it is. Not one above a lowered
-    /// limit; and a borrowed one only where it might be borrowed anew: the spare slots may have
-    /// been lowered too, and a sheddable request may borrow less than others.
-    fn passes_on(&self, next: Next, now: Picture) -> bool {
-        let (spare_slots, spare_used) = self.spare().read();
-        let as_it_is = now.borrowed() == 0 || (spare_used <= spare_slots && !next.sheddable);
-        as_it_is && now.in_flight() <= now.slots()
-    }
-
-    /// The waiters bit says whether the locked line has somebody in it.
-    fn settle_bit(&self, line: &Line) {
-        if line.is_empty() {
-            self.word().update(|now| now.with_waiters(false));
-        }
-    }
-
-    /// Leaves the waker of a waiter; the turn it has come to if that is decided.
-    pub(crate) fn hear_turn(&self, ticket: &Ticket, waker: &Waker) -> Turn {
-        let turn = ticket.turn();
-        if turn != Turn::Waiting || self.queue.line().keep_waker(ticket, waker) {
-            return turn;
-        }
-        ticket.turn()
-    }
-
-    /// Ends the wait from the waiter's side: `Waiting` when it had no turn yet and is out of
-    /// the line now, else the turn it had come to in that very instant.
-    pub(crate) fn withdraw(&self, ticket: &Ticket) -> Turn {
-        let turn = ticket.turn();
-        if turn != Turn::Waiting {
-            return turn;
-        }
-        let mut line = self.queue.line();
-        if line.withdraw(ticket) {
-            self.settle_bit(&line);
-            return Turn::Waiting;
-        }
-        ticket.turn()
     }
 
     /// New numbers. What is in flight keeps counting; raising wakes as many as fit, closing
@@ -292,7 +184,7 @@ impl Route {
         let mut wakers = Vec::new();
         let mut line = self.queue.line();
         line.set_class_reserve(class_reserve);
-        self.change_limits(limit, reserved);
+        self.change_limits(limit, reserved, now_us);
         self.admit_waiters(&mut line, now_us, &mut wakers);
         self.settle_bit(&line);
         drop(line);
@@ -300,63 +192,45 @@ impl Route {
     }
 
     /// No policy names it any more, so it guarantees nothing: what it still holds is borrowed.
-    pub(crate) fn give_up_guarantee(&self) {
+    pub(crate) fn give_up_guarantee(&self, now_us: u64) {
         let _line = self.queue.line();
-        self.change_limits(self.slots.limit(), 0);
+        self.change_limits(self.slots.limit(), 0, now_us);
     }
 
     /// Keeps the spare slots in step: what the new guarantee no longer covers is borrowed from
     /// now on, free or not, because it was admitted before.
-    fn change_limits(&self, limit: Limit, reserved: u32) {
+    fn change_limits(&self, limit: Limit, reserved: u32, now_us: u64) {
         let mut now = self.word().load();
         loop {
             let next = now.with_limits(limit, reserved);
             let more = next.borrowed().saturating_sub(now.borrowed());
             self.spare().force(more);
+            if let Some(credit) = &self.credit {
+                credit.force(more, now_us);
+            }
             match self.word().change(now, next) {
                 Ok(()) => {
-                    return self
-                        .spare()
-                        .give(now.borrowed().saturating_sub(next.borrowed()));
+                    let less = now.borrowed().saturating_sub(next.borrowed());
+                    return self.return_loans(less, now_us);
                 }
                 Err(seen) => {
-                    self.spare().give(more);
+                    self.return_loans(more, now_us);
                     now = seen;
                 }
             }
         }
     }
 
-    /// Gives what is free to those who wait, and ends the wait of those who will get nothing.
-    fn admit_waiters(&self, line: &mut Line, now_us: u64, wakers: &mut Vec<Waker>) {
-        let mut now = self.word().load();
-        while !line.is_empty() {
-            if now.is_closed() {
-                line.take_all(Turn::Closed, wakers);
-                return;
-            }
-            if now.is_full() {
-                return;
-            }
-            let Some(next) = line.next(now.free(), now_us, wakers) else {
-                return;
-            };
-            let mut loan = Loan::none(self.spare(), next.sheddable);
-            match self.take(now, &mut loan) {
-                Took::Slot => {
-                    self.slots.stats.begin_pending();
-                    line.grant(next, now_us, wakers);
-                    now = now.entered();
-                }
-                Took::NoSpare => line.take(next, Turn::NoSpare, wakers),
-                Took::Again(seen) => now = seen,
-            }
+    /// What its borrowing is paid with from now on.
+    pub(crate) fn set_terms(&self, terms: Terms, now_us: u64) {
+        if let Some(credit) = &self.credit {
+            credit.set_terms(terms, now_us);
         }
     }
 }
 
 /// What one try to take a slot came to.
-enum Took {
+pub(crate) enum Took {
     Slot,
     NoSpare,
     /// The word had changed to this.

@@ -5,6 +5,7 @@
 //! the routes together have borrowed. It must never be adjusted by a guess: every change is
 //! computed in the compare-and-swap of a route's own word.
 
+use crate::credit::Credit;
 use crate::sync::{AtomicU64, Ordering};
 
 const LIMIT_SHIFT: u32 = 32;
@@ -83,27 +84,51 @@ impl Spare {
     }
 }
 
-/// One spare slot taken ahead of the count that will use it; given back unless used.
+/// One spare slot taken ahead of the count that will use it; given back unless used. Where it
+/// is paid for, it is from the moment it is taken.
 #[derive(Debug)]
 pub(crate) struct Loan<'a> {
     spare: &'a Spare,
+    credit: Option<&'a Credit>,
     sheddable: bool,
+    now_us: u64,
     held: bool,
 }
 
 impl<'a> Loan<'a> {
-    pub(crate) const fn none(spare: &'a Spare, sheddable: bool) -> Self {
+    pub(crate) const fn none(
+        spare: &'a Spare,
+        credit: Option<&'a Credit>,
+        sheddable: bool,
+        now_us: u64,
+    ) -> Self {
         Self {
             spare,
+            credit,
             sheddable,
+            now_us,
             held: false,
         }
     }
 
     /// True when a spare slot is held.
     pub(crate) fn take(&mut self) -> bool {
-        self.held = self.held || self.spare.take(self.sheddable);
+        self.held = self.held || self.take_both();
         self.held
+    }
+
+    fn take_both(&self) -> bool {
+        if self
+            .credit
+            .is_some_and(|credit| !credit.borrow(self.now_us))
+        {
+            return false;
+        }
+        let taken = self.spare.take(self.sheddable);
+        if !taken && let Some(credit) = self.credit {
+            credit.give(1, self.now_us);
+        }
+        taken
     }
 
     /// The slot now belongs to a route's count.
@@ -116,6 +141,9 @@ impl Drop for Loan<'_> {
     fn drop(&mut self) {
         if self.held {
             self.spare.give(1);
+            if let Some(credit) = self.credit {
+                credit.give(1, self.now_us);
+            }
         }
     }
 }
@@ -139,12 +167,12 @@ mod tests {
         let spare = Spare::new();
         spare.set_limit(1);
         {
-            let mut loan = Loan::none(&spare, false);
+            let mut loan = Loan::none(&spare, None, false, 1);
             assert!(loan.take() && loan.take());
             assert_eq!(spare.read(), (1, 1));
         }
         assert_eq!(spare.read(), (1, 0));
-        let mut loan = Loan::none(&spare, false);
+        let mut loan = Loan::none(&spare, None, false, 1);
         assert!(loan.take());
         loan.spend();
         assert_eq!(spare.read(), (1, 1));

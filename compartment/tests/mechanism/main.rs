@@ -12,6 +12,7 @@
 mod naive;
 mod properties;
 mod rules;
+mod simulate;
 mod streams;
 mod stress;
 #[path = "../support/mod.rs"]

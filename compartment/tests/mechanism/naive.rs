@@ -42,6 +42,11 @@ struct Box_ {
     turns: BTreeMap<Group, u64>,
     next_turn: u64,
     stood_since_us: Option<u64>,
+    /// Units left to borrow with, how many come and what one slot costs in a tenth of a
+    /// millisecond.
+    credit: i128,
+    refill: i128,
+    price: i128,
 }
 
 impl Default for Box_ {
@@ -62,6 +67,9 @@ impl Default for Box_ {
             turns: BTreeMap::new(),
             next_turn: 0,
             stood_since_us: None,
+            credit: 0,
+            refill: 0,
+            price: 1,
         }
     }
 }
@@ -79,6 +87,23 @@ impl Box_ {
 
     fn borrowed(&self) -> u32 {
         self.n.saturating_sub(self.reserved)
+    }
+
+    fn earn(&mut self, refill: i128, price: i128) {
+        if (refill, price) == (self.refill, self.price) {
+            return;
+        }
+        self.credit = if self.refill == 0 {
+            100_000 * refill
+        } else {
+            self.credit * refill / self.refill
+        };
+        (self.refill, self.price) = (refill, price);
+    }
+
+    fn pay(&mut self, ticks: i128) {
+        let by = self.refill - self.price * i128::from(self.borrowed());
+        self.credit = (self.credit + by * ticks).min(100_000 * self.refill);
     }
 
     fn places_of(&self, group: &Group) -> usize {
@@ -177,7 +202,7 @@ pub(crate) struct Naive {
     boxes: BTreeMap<String, Box_>,
     requests: BTreeMap<u64, Request>,
     spare_limit: u32,
-    pub(crate) now_us: u64,
+    now_us: u64,
 }
 
 impl Naive {
@@ -194,13 +219,29 @@ impl Naive {
         (self.spare_limit, self.spare_used())
     }
 
+    /// Left and full, in slot-milliseconds.
+    pub(crate) fn credit_ms(&self, key: &str) -> (i64, i64) {
+        let one = &self.boxes[key];
+        let ms = |units: i128| i64::try_from(units / one.price / 10).unwrap();
+        (ms(one.credit), ms(100_000 * one.refill))
+    }
+
     pub(crate) fn compartments(&self) -> usize {
         self.boxes.len()
     }
 
-    fn spare_for(&self, sheddable: bool) -> bool {
+    fn spare_for(&self, key: &str, sheddable: bool) -> bool {
         let free = self.spare_limit.saturating_sub(self.spare_used());
-        free > 0 && !(sheddable && 5 * free <= self.spare_limit)
+        let paid = self.boxes[key].credit > 0;
+        paid && free > 0 && !(sheddable && 5 * free <= self.spare_limit)
+    }
+
+    /// Time passes for those who borrow.
+    pub(crate) fn tick(&mut self, now_us: u64) {
+        let ticks = i128::from(now_us / 100 - self.now_us / 100);
+        self.now_us = now_us;
+        let routes = self.boxes.iter_mut().filter(|(key, _)| is_route(key));
+        routes.for_each(|(_, one)| one.pay(ticks));
     }
 
     pub(crate) fn apply(&mut self, policy: &Policy) {
@@ -226,12 +267,22 @@ impl Naive {
                 one.reserved = 0;
             }
         }
+        let borrowers = policy.routes.iter().filter(|route| {
+            let own = &route.compartment;
+            own.limit.slots().is_none_or(|slots| slots > own.reserved)
+        });
+        let (spare, borrowers) = (policy.gateway.spare, borrowers.count());
+        let (refill, price) = match (spare, borrowers) {
+            (0, _) | (_, 0) => (0, 1),
+            (spare, borrowers) => (i128::from(spare), borrowers as i128),
+        };
         for (index, route) in policy.routes.iter().enumerate() {
             let key = format!("route/{}", route.id);
             let one = self.at(&key);
             one.limit = route.compartment.limit;
             one.reserved = route.compartment.reserved;
             one.class_reserve = route.compartment.class_reserve;
+            one.earn(refill, price);
             self.wake(&key);
             self.cells(policy, index, &key);
         }
@@ -287,7 +338,7 @@ impl Naive {
             let Some(next) = self.next(key, free) else {
                 return;
             };
-            if borrows && !self.spare_for(next.group.1) {
+            if borrows && !self.spare_for(key, next.group.1) {
                 self.end_wait(key, next.id, Turn::NoSpare);
             } else {
                 self.at(key).n += 1;
@@ -428,7 +479,7 @@ impl Naive {
             self.pend(request, 1);
             return Ok(Answer::Waits);
         }
-        if one.n >= one.reserved && !self.spare_for(request.sheddable) {
+        if one.n >= one.reserved && !self.spare_for(&key, request.sheddable) {
             return Err(self.no_spare(request));
         }
         self.at(&key).n += 1;
@@ -499,8 +550,9 @@ impl Naive {
         let next = self.next(key, left.free());
         let one = self.at(key);
         let above = one.limit.slots().is_some_and(|slots| one.n > slots);
-        let borrowed = one.borrowed() > 0;
-        let passes = |next: &Waiter| !above && !(borrowed && (used > slots || next.group.1));
+        let (borrowed, paid) = (one.borrowed() > 0, one.credit > 0);
+        let anew = |next: &Waiter| used <= slots && !next.group.1 && paid;
+        let passes = |next: &Waiter| !above && (!borrowed || anew(next));
         if let Some(next) = next.filter(passes) {
             self.grant(key, &next);
         } else {

@@ -169,6 +169,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(|which| Step::GiveUp { which }),
         1 => any::<usize>().prop_map(|which| Step::Abandon { which }),
         3 => (1_u64..80_000).prop_map(|us| Step::Tick { us }),
+        3 => (1_000_000_u64..9_000_000).prop_map(|us| Step::Tick { us }),
         2 => any_shape().prop_map(|shape| Step::Apply(Box::new(shape))),
     ]
 }
@@ -233,7 +234,7 @@ impl Pair {
         let (hull, mut naive) = (Hull::new(), Naive::default());
         let policy = shape.policy();
         let snapshots = vec![Snapshot::of(&hull, &policy)];
-        naive.now_us = 1;
+        naive.tick(1);
         naive.apply(&policy);
         let (held, waiting) = (Vec::new(), Vec::new());
         Self {
@@ -250,7 +251,7 @@ impl Pair {
 
     fn tick(&mut self, us: u64) {
         self.now_us += us;
-        self.naive.now_us = self.now_us;
+        self.naive.tick(self.now_us);
         for snapshot in &self.snapshots {
             snapshot.clock.store(self.now_us, Ordering::Relaxed);
         }
@@ -359,6 +360,18 @@ impl Pair {
     fn compare(&self) {
         identities(&self.hull);
         assert_eq!(self.hull.spare(), self.naive.spare());
+        let snapshot = &self.snapshots[self.snapshots.len() - 1];
+        for (route, passage) in snapshot
+            .policy
+            .routes
+            .iter()
+            .zip(&snapshot.fittings.passages)
+        {
+            let balance = passage.credit(self.now_us).unwrap();
+            let key = format!("route/{}", route.id);
+            let seen = (balance.slot_ms, balance.full_slot_ms);
+            assert_eq!(seen, self.naive.credit_ms(&key));
+        }
         let mut seen = 0;
         for figures in self.hull.figures() {
             seen += 1;
