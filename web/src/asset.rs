@@ -16,7 +16,10 @@ pub struct Asset {
     pub path: String,
 }
 
-const STYLE: &str = include_str!("../static/style.css");
+const STYLE: &str = concat!(
+    include_str!("../static/style.css"),
+    include_str!("../static/chart.css"),
+);
 const SCRIPT: &str = include_str!("../static/live.js");
 const ICON: &str = include_str!("../static/icon.svg");
 

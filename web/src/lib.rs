@@ -6,6 +6,7 @@
 
 pub mod asset;
 mod bar;
+pub mod chart;
 mod compartment;
 mod edit;
 mod effective;
