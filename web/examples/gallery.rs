@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::{env, fs, io};
 
-use web::{CompartmentPage, Overview, Problem, SignIn, Template};
+use web::{CompartmentPage, Overview, Problem, ShadowPage, SignIn, Template};
 
 fn main() -> io::Result<()> {
     let folder = env::args().nth(1).unwrap_or_else(|| "gallery".to_owned());
@@ -29,6 +29,9 @@ fn main() -> io::Result<()> {
     }
     for (name, page) in CompartmentPage::samples() {
         write(format!("compartment_{name}"), page.render())?;
+    }
+    for (name, page) in ShadowPage::samples() {
+        write(format!("shadow_{name}"), page.render())?;
     }
     for (name, page) in Problem::samples() {
         write(format!("problem_{name}"), page.render())?;

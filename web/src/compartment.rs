@@ -4,11 +4,11 @@
 //! never touched by a refresh. It must never show a gateway that is gone as part of a sum.
 
 use askama::Template;
-use compartment::{Figures, Level};
+use compartment::{Figures, Level, Mode};
 
 use crate::{
-    Bar, Edit, Effective, Frame, GatewayRow, NotIsolated, Reading, ReasonRow, Settable, State,
-    edit::COMMENT_CHARS_MAX, reason_rows, text, url,
+    Bar, Edit, Effective, Frame, GatewayRow, Holders, NotIsolated, Reading, ReasonRow, Settable,
+    SpareUse, State, Times, edit::COMMENT_CHARS_MAX, reason_rows, text, url,
 };
 
 /// The most gateways in the table.
@@ -16,7 +16,7 @@ pub const PARTS_MAX: usize = 100;
 
 /// The page of one compartment.
 #[derive(Debug, Clone, Template)]
-#[template(path = "compartment.html", blocks = ["strip", "figures", "reasons"])]
+#[template(path = "compartment.html", blocks = ["strip", "figures", "reasons", "held"])]
 pub struct CompartmentPage {
     /// What stands around it.
     pub frame: Frame,
@@ -30,6 +30,16 @@ pub struct CompartmentPage {
     pub reading: Option<Reading>,
     /// The same by gateway.
     pub parts: Vec<Part>,
+    /// How long permits were held and requests waited.
+    pub times: Times,
+    /// Who holds its slots.
+    pub holders: Holders,
+    /// The route's streams, which have slots of their own.
+    pub streams: Option<Reading>,
+    /// What is out of the spare; where it is borrowed from.
+    pub spare: Option<SpareUse>,
+    /// What the route's own rules leave at this moment, line by line.
+    pub rules: Vec<String>,
     /// The form, or why there is none.
     pub edit: Settable,
     /// The generation that was just stored from here.
@@ -38,6 +48,19 @@ pub struct CompartmentPage {
     pub effective: Vec<Effective>,
     /// What it shares.
     pub not_isolated: Vec<NotIsolated>,
+    /// What the linter says of it.
+    pub findings: Vec<FindingRow>,
+}
+
+/// One finding of the linter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FindingRow {
+    /// Which rule.
+    pub rule: &'static str,
+    /// Where.
+    pub path: String,
+    /// The arithmetic.
+    pub message: String,
 }
 
 /// One gateway's part.
@@ -90,6 +113,7 @@ impl CompartmentPage {
             self.as_strip().render()?,
             self.as_figures().render()?,
             self.as_reasons().render()?,
+            self.as_held().render()?,
         ]
         .concat())
     }
@@ -99,6 +123,44 @@ impl CompartmentPage {
         self.reading
             .as_ref()
             .map_or_else(Vec::new, |r| reason_rows(&r.rejected, r.arrived))
+    }
+
+    /// What a limit in shadow would have refused, by reason.
+    pub fn shadow_reasons(&self) -> Vec<ReasonRow> {
+        self.reading
+            .as_ref()
+            .map_or_else(Vec::new, |r| reason_rows(&r.shadow_rejected, r.arrived))
+    }
+
+    /// What the candidate would have refused; empty without one.
+    pub fn candidate_sentence(&self) -> String {
+        let Some((reading, candidate)) =
+            self.reading.as_ref().and_then(|r| Some((r, r.candidate?)))
+        else {
+            return String::new();
+        };
+        let would = reading.candidate_rejected;
+        format!(
+            "A limit of {} would have refused {} of its calls: {} of {}.",
+            text::count(candidate),
+            text::percent(would, reading.arrived),
+            text::count(would),
+            text::count(reading.arrived)
+        )
+    }
+
+    /// What the mode means, for a mode that refuses nobody.
+    pub fn mode_notice(&self) -> &'static str {
+        match self.reading.as_ref().map(|reading| reading.mode) {
+            Some(Mode::Shadow) => "In shadow: it decides and counts, and refuses nobody by itself.",
+            Some(Mode::Off) => "Off: it judges nothing and refuses nobody by itself.",
+            Some(Mode::Enforce) | None => "",
+        }
+    }
+
+    /// Undoing is offered while nothing came after what was saved.
+    pub fn can_undo(&self) -> bool {
+        self.form().is_some() && self.saved == Some(self.frame.generation)
     }
 
     /// The page's own address.
@@ -113,7 +175,8 @@ impl CompartmentPage {
 
     /// The limit in force as JSON spells it.
     pub fn limit_json(&self) -> String {
-        let current = self.form().map_or("", |edit| &edit.current);
+        let limit = self.form().and_then(|edit| edit.field("limit"));
+        let current = limit.map_or("", |limit| &limit.current);
         if current == "unlimited" {
             "\"unlimited\"".to_owned()
         } else {
@@ -133,6 +196,11 @@ impl CompartmentPage {
         }
     }
 
+    /// True for a route's own compartment, which guarantees, borrows and queues.
+    pub fn is_route(&self) -> bool {
+        self.level == Level::Route
+    }
+
     /// The figures in one sentence.
     pub fn sentence(&self) -> String {
         let Some(r) = &self.reading else {
@@ -148,11 +216,17 @@ impl CompartmentPage {
                 "{} in flight on {on}, without a limit.",
                 text::count(r.in_flight)
             ),
-            Some(0) => format!("Closed on {on}: every request is refused."),
-            Some(limit) if r.in_flight > limit => format!(
-                "{} in flight on {on}, above the limit of {}: the rest finishes first.",
+            Some(limit) if r.mode != Mode::Enforce => format!(
+                "{} in flight on {on}; its limit of {} refuses nobody.",
                 text::count(r.in_flight),
                 text::count(limit)
+            ),
+            Some(0) => format!("Closed on {on}: every request is refused."),
+            Some(limit) if r.over() > 0 => format!(
+                "{} in flight on {on}, limit {}: {} over, draining.",
+                text::count(r.in_flight),
+                text::count(limit),
+                text::count(r.over())
             ),
             Some(limit) => format!(
                 "{} of {} slots taken on {on}.",

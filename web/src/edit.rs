@@ -1,12 +1,12 @@
-//! The form that changes a limit: what was typed, what is wrong with it, what it would do.
+//! The form that changes a compartment: what was typed, what is wrong with it, what it would do.
 //!
 //! Separate from the page because the same form is shown fresh, refused, in conflict and waiting
 //! for a confirmation, and in each of them what was typed is kept. It must never decide whether a
 //! change is stored: it says what an operator has to see before.
 
-use compartment::{Limit, LimitError};
+use compartment::{Limit, LimitError, Mode};
 
-use crate::Moment;
+use crate::{Danger, Field, Moment};
 
 /// The longest comment, in characters.
 pub const COMMENT_CHARS_MAX: usize = 500;
@@ -25,21 +25,17 @@ pub enum Settable {
 pub struct Edit {
     /// The generation that the operator saw.
     pub generation: u64,
-    /// The limit in force, as the policy says.
-    pub current: String,
-    /// The limit, as typed.
-    pub limit: String,
+    /// The fields, the limit first.
+    pub fields: Vec<Field>,
     /// Why, as typed.
     pub comment: String,
     /// The confirmation, as typed.
     pub confirm: String,
-    /// What is wrong with the limit.
-    pub limit_error: Option<String>,
     /// What is wrong with the comment.
     pub comment_error: Option<String>,
     /// What is wrong with the confirmation.
     pub confirm_error: Option<String>,
-    /// What else the policy would break, line by line.
+    /// What the policy would break, line by line.
     pub refusals: Vec<String>,
     /// What makes this change dangerous; empty: nothing.
     pub dangers: Vec<Danger>,
@@ -49,14 +45,49 @@ pub struct Edit {
 
 impl Edit {
     /// The form as first shown.
-    pub fn new(generation: u64, current: Limit) -> Self {
-        let current = current.to_string();
+    pub fn new(generation: u64, fields: Vec<Field>) -> Self {
         Self {
             generation,
-            limit: current.clone(),
-            current,
+            fields,
             ..Self::default()
         }
+    }
+
+    /// The field of this name.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+
+    /// The fields that are always shown: limit and mode.
+    pub fn main(&self) -> impl Iterator<Item = &Field> {
+        self.fields
+            .iter()
+            .filter(|field| matches!(field.name, "limit" | "mode"))
+    }
+
+    /// The others.
+    pub fn more(&self) -> impl Iterator<Item = &Field> {
+        self.fields
+            .iter()
+            .filter(|field| !matches!(field.name, "limit" | "mode"))
+    }
+
+    /// True when there are others.
+    pub fn has_more(&self) -> bool {
+        self.more().next().is_some()
+    }
+
+    /// True when one of the others is set, changed or wrong: then all of them are shown at once.
+    pub fn is_open(&self) -> bool {
+        self.more()
+            .any(|field| field.is_changed() || field.error.is_some())
+    }
+
+    /// How many of the others the policy sets.
+    pub fn set(&self) -> usize {
+        self.more()
+            .filter(|field| !field.current.is_empty())
+            .count()
     }
 
     /// True when something has to be corrected or confirmed.
@@ -64,17 +95,17 @@ impl Edit {
         self.conflict.is_some()
             || !self.dangers.is_empty()
             || !self.refusals.is_empty()
-            || self.limit_error.is_some()
+            || self.fields.iter().any(|field| field.error.is_some())
             || self.comment_error.is_some()
     }
 
-    /// What `aria-describedby` of the limit names.
-    pub fn limit_described_by(&self) -> &'static str {
-        if self.limit_error.is_some() {
-            "limit-help limit-error"
-        } else {
-            "limit-help"
-        }
+    /// The words a mode can be.
+    pub const fn modes(&self) -> [&'static str; 3] {
+        [
+            Mode::Enforce.as_str(),
+            Mode::Shadow.as_str(),
+            Mode::Off.as_str(),
+        ]
     }
 }
 
@@ -91,76 +122,39 @@ pub struct Conflict {
     pub comment: String,
     /// When.
     pub at: Moment,
-    /// This limit in the generation that the operator saw, when still known.
+    /// What the operator changed.
+    pub values: Vec<Versus>,
+}
+
+/// One value that the operator changed, beside what it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Versus {
+    /// The field.
+    pub name: &'static str,
+    /// In the generation that the operator saw, when still known.
     pub before: Option<String>,
-    /// This limit now.
+    /// Now.
     pub theirs: String,
-    /// What the operator typed.
+    /// As typed.
     pub yours: String,
 }
 
 impl Conflict {
-    /// True when somebody else changed the same limit.
-    pub fn same_limit(&self) -> bool {
-        self.before
-            .as_deref()
-            .is_none_or(|before| before != self.theirs)
-    }
-}
-
-/// Why a change needs a typed confirmation and a reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Danger {
-    /// A limit of 0.
-    Closes,
-    /// No limit any more.
-    Unlimited,
-    /// Less than half of what was.
-    Halves,
-    /// Below what one gateway has in flight now.
-    BelowInFlight {
-        /// On the fullest gateway.
-        in_flight: u32,
-    },
-}
-
-impl Danger {
-    /// Everything that makes the step from `current` to `proposed` dangerous.
-    pub fn of(current: Limit, proposed: Limit, in_flight: u32) -> Vec<Self> {
-        if current == proposed {
-            return Vec::new();
-        }
-        let Some(slots) = proposed.slots() else {
-            return vec![Self::Unlimited];
-        };
-        let mut dangers = Vec::new();
-        if slots == 0 {
-            dangers.push(Self::Closes);
-        }
-        if current
-            .slots()
-            .is_none_or(|now| u64::from(slots) * 2 < u64::from(now))
-        {
-            dangers.push(Self::Halves);
-        }
-        if slots < in_flight {
-            dangers.push(Self::BelowInFlight { in_flight });
-        }
-        dangers
+    /// True when somebody else changed one of the same values.
+    pub fn same_value(&self) -> bool {
+        self.values.iter().any(|one| {
+            one.before
+                .as_deref()
+                .is_none_or(|before| before != one.theirs)
+        })
     }
 
-    /// What the operator reads.
-    pub fn words(self) -> String {
-        match self {
-            Self::Closes => "It closes the compartment: every request is refused.".to_owned(),
-            Self::Unlimited => "It takes the limit away: nothing is refused here any more, and \
-                                a slow dependency can take every slot of the gateway."
-                .to_owned(),
-            Self::Halves => "It cuts the limit by more than half.".to_owned(),
-            Self::BelowInFlight { in_flight } => format!(
-                "It is below the {in_flight} in flight on one gateway now: those finish, and \
-                 until then every new request is refused."
-            ),
+    /// `this very limit`, `these very values`.
+    pub fn what(&self) -> &'static str {
+        match self.values.as_slice() {
+            [one] if one.name == "limit" => "limit",
+            [_] => "value",
+            _ => "values",
         }
     }
 }
@@ -203,22 +197,5 @@ mod tests {
         ] {
             assert!(parse_limit(bad).is_err(), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn dangers_are_those_of_the_house_rules() {
-        let limit = |n| Limit::new(n).unwrap();
-        let of = |from, to, in_flight| Danger::of(limit(from), limit(to), in_flight);
-        assert_eq!(of(60, 30, 0), []);
-        assert_eq!(of(60, 29, 0), [Danger::Halves]);
-        assert_eq!(of(60, 0, 0), [Danger::Closes, Danger::Halves]);
-        assert_eq!(of(60, 50, 51), [Danger::BelowInFlight { in_flight: 51 }]);
-        assert_eq!(of(60, 60, 70), []);
-        assert_eq!(of(60, 600, 60), []);
-        assert_eq!(
-            Danger::of(limit(5), Limit::UNLIMITED, 0),
-            [Danger::Unlimited]
-        );
-        assert_eq!(Danger::of(Limit::UNLIMITED, limit(5), 0), [Danger::Halves]);
     }
 }

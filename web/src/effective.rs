@@ -153,7 +153,7 @@ fn route(document: &Value, policy: &Policy, id: &str) -> Option<Vec<Effective>> 
     values.add("tenant_limit", own.tenant_limit.map_or_else(not_set, limit));
     let share = own
         .tenant_share
-        .map_or_else(not_set, |share| fraction(share.0));
+        .map_or_else(not_set, |share| text::millionths(share.0));
     values.add("tenant_share", share);
     values.add("class_reserve", text::count(own.class_reserve));
     values.add("queue", text::count(own.queue));
@@ -300,7 +300,7 @@ fn tenant_route(policy: &Policy, route_id: &str, who: &str) -> Option<Vec<Effect
         let origin = Origin::Route(route_id.to_owned());
         list.push(Effective {
             name: "tenant_share",
-            value: fraction(share.0),
+            value: text::millionths(share.0),
             origin,
         });
     }
@@ -343,12 +343,6 @@ fn time(time: Duration) -> String {
     text::duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Millionths as a decimal fraction without trailing zeros.
-fn fraction(millionths: u32) -> String {
-    let text = format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
 fn bytes(n: u64) -> String {
     match n {
         n if n >= 1 << 20 && n.is_multiple_of(1 << 20) => format!("{}\u{a0}MiB", n >> 20),
@@ -367,9 +361,9 @@ fn endpoints(upstream: &Upstream) -> String {
 }
 
 fn retry(retry: &Retry) -> String {
-    let budget = retry
-        .budget
-        .map_or_else(String::new, |b| format!(", budget {}", fraction(b.0)));
+    let budget = retry.budget.map_or_else(String::new, |b| {
+        format!(", budget {}", text::millionths(b.0))
+    });
     format!(
         "{} attempts in all{budget} over {}",
         retry.attempts,

@@ -6,7 +6,9 @@
 
 use std::collections::HashMap;
 
-use compartment::{Figures, Level};
+use compartment::{Figures, Level, Rejection};
+
+use crate::text;
 
 /// What one gateway said last, and what it said some seconds before.
 #[derive(Debug, Clone, Copy)]
@@ -24,11 +26,13 @@ pub struct Lately {
     pub admitted: u64,
     /// Requests refused.
     pub rejected: u64,
+    /// Those of them that the ceiling itself refused, before a compartment did.
+    pub ceiling: u64,
 }
 
 /// Where the counters of one gateway stood.
 #[derive(Debug)]
-pub(crate) struct Base<'a>(Option<HashMap<&'a str, (u64, u64)>>);
+pub(crate) struct Base<'a>(Option<HashMap<&'a str, Lately>>);
 
 impl<'a> Base<'a> {
     pub(crate) fn of(earlier: Option<&'a [Figures]>) -> Self {
@@ -49,11 +53,12 @@ impl<'a> Base<'a> {
         if !matters(figures) {
             return Lately::default();
         }
-        let (admitted, rejected) = counters(figures);
+        let now = counters(figures);
         let then = base.get(figures.key.as_str()).copied().unwrap_or_default();
         Lately {
-            admitted: passed(then.0, admitted),
-            rejected: passed(then.1, rejected),
+            admitted: passed(then.admitted, now.admitted),
+            rejected: passed(then.rejected, now.rejected),
+            ceiling: passed(then.ceiling, now.ceiling),
         }
     }
 }
@@ -63,19 +68,14 @@ fn matters(figures: &Figures) -> bool {
     figures.level == Level::Gateway || !figures.rejected.is_empty()
 }
 
-fn counters(figures: &Figures) -> (u64, u64) {
-    let admitted = if figures.level == Level::Gateway {
-        figures.admitted
-    } else {
-        0
-    };
-    (
-        admitted,
-        figures
-            .rejected
-            .values()
-            .fold(0, |sum, n| sum.saturating_add(*n)),
-    )
+fn counters(figures: &Figures) -> Lately {
+    let of_ceiling = figures.level == Level::Gateway;
+    let full = figures.rejected.get(&Rejection::GatewayFull).copied();
+    Lately {
+        admitted: if of_ceiling { figures.admitted } else { 0 },
+        rejected: text::sum(&figures.rejected),
+        ceiling: full.filter(|_| of_ceiling).unwrap_or(0),
+    }
 }
 
 /// A counter that went down began anew.

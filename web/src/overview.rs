@@ -4,7 +4,7 @@
 //! proportion to its rows; it must never drop a problem in favour of a calm row.
 
 use askama::Template;
-use compartment::Level;
+use compartment::{Level, Mode};
 
 use crate::filter::{Filter, Sort};
 use crate::{Frame, Freshness, GatewayRow, Moment, Reading, State, reason, text, url};
@@ -59,6 +59,14 @@ pub struct Totals {
     pub closed: usize,
     /// With refusals in the last seconds.
     pub rejecting: usize,
+    /// Routes whose limit is in shadow.
+    pub shadow: usize,
+    /// Routes with a candidate beside their limit.
+    pub candidates: usize,
+    /// What those would have refused since the gateways started.
+    pub would_refuse: u64,
+    /// Requests that the ceiling refused before a compartment did: since the start, and lately.
+    pub nominal: (u64, u64),
     /// What was refused and decided in the last seconds.
     pub lately: (u64, u64),
     /// Requests refused since the gateways started.
@@ -95,6 +103,7 @@ impl Totals {
                 State::Closed => totals.closed += 1,
                 State::Idle | State::Busy => {}
             }
+            totals.watch(reading);
             totals.rejected = totals.rejected.saturating_add(reading.rejected_all());
             // A request that got everything was admitted at the gateway; a refused one counts
             // only where it was refused. So this counts each request once.
@@ -102,11 +111,22 @@ impl Totals {
             if reading.level == Level::Gateway {
                 totals.requests = totals.requests.saturating_add(reading.admitted);
                 totals.lately.1 = totals.lately.1.saturating_add(reading.lately.admitted);
+                totals.nominal = (reading.ceiling(), reading.lately.ceiling);
             }
         }
         totals.requests = totals.requests.saturating_add(totals.rejected);
         totals.lately.1 = totals.lately.1.saturating_add(totals.lately.0);
         totals
+    }
+
+    /// Counts a limit that is judged and not enforced.
+    fn watch(&mut self, reading: &Reading) {
+        if !reading.is_watched() {
+            return;
+        }
+        self.shadow += usize::from(reading.mode == Mode::Shadow);
+        self.candidates += usize::from(reading.candidate.is_some());
+        self.would_refuse = self.would_refuse.saturating_add(reading.would_refuse());
     }
 }
 
@@ -240,6 +260,49 @@ impl Overview {
         )
     }
 
+    /// What is watched and not enforced yet; empty when nothing is.
+    pub fn watched_sentence(&self) -> String {
+        let Totals {
+            shadow,
+            candidates,
+            would_refuse,
+            ..
+        } = self.totals;
+        let shadow =
+            (shadow > 0).then(|| format!("{} in shadow", text::plural(shadow, "route", "routes")));
+        let beside = (candidates > 0).then(|| text::plural(candidates, "candidate", "candidates"));
+        let watched: Vec<String> = shadow.into_iter().chain(beside).collect();
+        match watched.as_slice() {
+            [] => String::new(),
+            watched => format!(
+                "{}: {} would have been rejected and were not.",
+                watched.join(", "),
+                text::plural(would_refuse, "request", "requests")
+            ),
+        }
+    }
+
+    /// That the ceiling refuses what compartments should; empty while it does not.
+    pub fn nominal_sentence(&self) -> String {
+        match self.totals.nominal {
+            (0, _) => String::new(),
+            (all, 0) => format!(
+                "The ceiling refused {} since the start, none lately.",
+                text::plural(all, "request", "requests")
+            ),
+            (_, lately) => format!(
+                "Isolation is nominal: the ceiling refused {} {}, before their compartments did.",
+                text::plural(lately, "request", "requests"),
+                self.frame.lately()
+            ),
+        }
+    }
+
+    /// True while the ceiling refuses.
+    pub fn is_nominal(&self) -> bool {
+        self.totals.nominal.1 > 0
+    }
+
     /// The share of requests refused.
     pub fn rejected_sentence(&self) -> String {
         let Totals {
@@ -265,6 +328,28 @@ impl Row {
     /// The page of this compartment.
     pub fn href(&self) -> String {
         url::compartment(&self.reading.key)
+    }
+
+    /// `shadow`, `off`, or nothing for a limit that is enforced.
+    pub fn mode(&self) -> &'static str {
+        match self.reading.mode {
+            Mode::Enforce => "",
+            mode @ (Mode::Shadow | Mode::Off) => mode.as_str(),
+        }
+    }
+
+    /// What a limit in shadow, or a candidate, would have refused; empty when nothing is watched.
+    pub fn would(&self) -> String {
+        if !self.reading.is_watched() {
+            return String::new();
+        }
+        let n = text::count(self.reading.would_refuse());
+        match (self.reading.mode, self.reading.candidate) {
+            (Mode::Enforce | Mode::Off, Some(candidate)) => {
+                format!("{n} at candidate {}", text::count(candidate))
+            }
+            _ => format!("{n} in shadow"),
+        }
     }
 
     /// The refusals by reason, in words.
@@ -341,6 +426,45 @@ mod tests {
         assert_eq!(
             page.totals.full, 2,
             "the verdict counts all, whatever the filter"
+        );
+    }
+
+    #[test]
+    fn what_is_watched_and_what_is_nominal_is_said() {
+        let mut route = figures("route/a", Level::Route, 12, 12, 10);
+        (route.mode, route.shadow_rejected) = (
+            Mode::Shadow,
+            [(compartment::Rejection::RouteFull, 4)].into(),
+        );
+        let mut beside = figures("route/b", Level::Route, 1, 1, 10);
+        (beside.candidate, beside.candidate_rejected) = (Some(5), 3);
+        let mut gateway = figures("gateway", Level::Gateway, 12, 12, 200);
+        let before = [route.clone(), beside.clone(), gateway.clone()];
+        gateway.rejected = [(compartment::Rejection::GatewayFull, 7)].into();
+        let now = [route, beside, gateway];
+        let looks = [Look {
+            now: &now,
+            earlier: Some(&before),
+        }];
+        let page = page(Filter::default(), Reading::sum(looks));
+        assert_eq!(
+            page.watched_sentence().replace('\u{a0}', " "),
+            "1 route in shadow, 1 candidate: 7 requests would have been rejected and were not."
+        );
+        assert!(page.is_nominal());
+        assert!(
+            page.nominal_sentence()
+                .starts_with("Isolation is nominal: the ceiling refused 7")
+        );
+        let row = |key: &str| page.rows.iter().find(|row| row.reading.key == key).unwrap();
+        assert_eq!(
+            (row("route/a").mode(), row("route/a").would().as_str()),
+            ("shadow", "4 in shadow")
+        );
+        assert_eq!(row("route/b").would(), "3 at candidate 5");
+        assert_eq!(
+            (row("gateway").mode(), row("gateway").would()),
+            ("", String::new())
         );
     }
 

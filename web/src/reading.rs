@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use compartment::{Figures, Level, Rejection};
+use compartment::{Figures, Level, Mode, Rejection};
 
 use crate::lately::Base;
 use crate::{Bar, Lately, Look, State, text};
@@ -21,14 +21,20 @@ pub struct Reading {
     pub level: Level,
     /// The most urgent state on any gateway.
     pub state: State,
+    /// What its limit does; the strictest of any gateway.
+    pub mode: Mode,
     /// Sum of the limits; `None` when unlimited.
     pub limit: Option<u64>,
+    /// Sum of the limits that are judged beside it; `None` when a gateway has none.
+    pub candidate: Option<u64>,
     /// Sum of the guarantees.
     pub reserved: u64,
     /// Permits out.
     pub in_flight: u64,
     /// Sum of the peaks.
     pub peak: u64,
+    /// The largest peak of one gateway.
+    pub peak_max: u32,
     /// The largest `in_flight` of one gateway.
     pub in_flight_max: u32,
     /// Requests that wait.
@@ -41,14 +47,26 @@ pub struct Reading {
     pub arrived: u64,
     /// Permits ever given.
     pub admitted: u64,
+    /// Permits ever given back.
+    pub completed: u64,
     /// Refusals by reason.
     pub rejected: BTreeMap<Rejection, u64>,
+    /// What a limit in shadow would have refused, by reason.
+    pub shadow_rejected: BTreeMap<Rejection, u64>,
+    /// What the candidate would have refused.
+    pub candidate_rejected: u64,
     /// What was counted in the last seconds.
     pub lately: Lately,
     /// Permits that outlived their bound.
     pub leaked: u64,
+    /// More is in flight on some gateway than the hold times of ended requests explain.
+    pub leak_suspected: bool,
     /// Age of the oldest permit on any gateway.
     pub oldest_permit_ms: u64,
+    /// For how long the gateway that counts longest has done so.
+    pub counted_ms: u64,
+    /// How much of its time each gateway spent at the limit, added up, and all of their time.
+    pub saturated_of_us: (u64, u64),
     /// Gateways in these sums.
     pub gateways: u32,
     /// Those of them that are in this state.
@@ -62,20 +80,29 @@ impl Reading {
             key: figures.key.clone(),
             level: figures.level,
             state: State::of(figures).after(lately.rejected),
+            mode: figures.mode,
             limit: figures.limit.slots().map(u64::from),
+            candidate: figures.candidate.map(u64::from),
             reserved: figures.reserved.into(),
             in_flight: figures.in_flight.into(),
             peak: figures.peak.into(),
+            peak_max: figures.peak,
             in_flight_max: figures.in_flight,
             queued: figures.queued.into(),
             left_queue: figures.left_queue,
             borrowed: figures.borrowed.into(),
             arrived: figures.arrived,
             admitted: figures.admitted,
+            completed: figures.completed,
             rejected: figures.rejected.clone(),
+            shadow_rejected: figures.shadow_rejected.clone(),
+            candidate_rejected: figures.candidate_rejected,
             lately,
             leaked: figures.leaked,
+            leak_suspected: figures.leak_suspected,
             oldest_permit_ms: figures.oldest_permit_ms,
+            counted_ms: counted_us(figures) / 1_000,
+            saturated_of_us: (figures.saturated_us, counted_us(figures)),
             gateways: 1,
             in_this_state: 1,
         }
@@ -90,7 +117,16 @@ impl Reading {
             Ordering::Equal => self.in_this_state = self.in_this_state.saturating_add(1),
             Ordering::Greater => (self.state, self.in_this_state) = (state, 1),
         }
+        self.mode = stricter(self.mode, figures.mode);
         self.limit = self.limit.zip(limit).map(|(a, b)| a.saturating_add(b));
+        let candidate = figures.candidate.map(u64::from);
+        self.candidate = self
+            .candidate
+            .zip(candidate)
+            .map(|(a, b)| a.saturating_add(b));
+        self.leak_suspected |= figures.leak_suspected;
+        self.counted_ms = self.counted_ms.max(counted_us(figures) / 1_000);
+        self.peak_max = self.peak_max.max(figures.peak);
         self.in_flight_max = self.in_flight_max.max(figures.in_flight);
         self.oldest_permit_ms = self.oldest_permit_ms.max(figures.oldest_permit_ms);
         for (sum, more) in [
@@ -106,15 +142,25 @@ impl Reading {
             (&mut self.left_queue, figures.left_queue),
             (&mut self.arrived, figures.arrived),
             (&mut self.admitted, figures.admitted),
+            (&mut self.completed, figures.completed),
+            (&mut self.candidate_rejected, figures.candidate_rejected),
             (&mut self.leaked, figures.leaked),
             (&mut self.lately.admitted, lately.admitted),
             (&mut self.lately.rejected, lately.rejected),
+            (&mut self.lately.ceiling, lately.ceiling),
+            (&mut self.saturated_of_us.0, figures.saturated_us),
+            (&mut self.saturated_of_us.1, counted_us(figures)),
         ] {
             *sum = sum.saturating_add(more);
         }
-        for (reason, more) in &figures.rejected {
-            let sum = self.rejected.entry(*reason).or_default();
-            *sum = sum.saturating_add(*more);
+        for (sums, more) in [
+            (&mut self.rejected, &figures.rejected),
+            (&mut self.shadow_rejected, &figures.shadow_rejected),
+        ] {
+            for (reason, more) in more {
+                let sum = sums.entry(*reason).or_default();
+                *sum = sum.saturating_add(*more);
+            }
         }
         self.gateways = self.gateways.saturating_add(1);
     }
@@ -129,7 +175,8 @@ impl Reading {
         Self::sum_where(looks, |figures| figures.key == key).pop()
     }
 
-    fn sum_where<'a>(
+    /// One reading for each key whose figures are wanted, in the order of the keys.
+    pub fn sum_where<'a>(
         looks: impl IntoIterator<Item = Look<'a>>,
         wanted: impl Fn(&Figures) -> bool,
     ) -> Vec<Self> {
@@ -148,9 +195,67 @@ impl Reading {
 
     /// All refusals.
     pub fn rejected_all(&self) -> u64 {
-        self.rejected
-            .values()
-            .fold(0, |sum, n| sum.saturating_add(*n))
+        text::sum(&self.rejected)
+    }
+
+    /// All refusals that a limit in shadow would have made.
+    pub fn shadow_all(&self) -> u64 {
+        text::sum(&self.shadow_rejected)
+    }
+
+    /// What the limit in shadow, or the candidate, would have refused.
+    pub fn would_refuse(&self) -> u64 {
+        match self.mode {
+            Mode::Shadow => self.shadow_all(),
+            Mode::Off | Mode::Enforce => self.candidate_rejected,
+        }
+    }
+
+    /// What the ceiling itself refused.
+    pub fn ceiling(&self) -> u64 {
+        let full = self.rejected.get(&Rejection::GatewayFull).copied();
+        full.unwrap_or(0)
+    }
+
+    /// True when somebody watches what another limit would do.
+    pub fn is_watched(&self) -> bool {
+        self.level == Level::Route && (self.mode == Mode::Shadow || self.candidate.is_some())
+    }
+
+    /// In flight beyond the limit: what was admitted before it was lowered.
+    pub fn over(&self) -> u64 {
+        match (self.mode, self.limit) {
+            (Mode::Enforce, Some(limit)) => self.in_flight.saturating_sub(limit),
+            _ => 0,
+        }
+    }
+
+    /// How much of its time it stood at its limit; empty while nobody measured.
+    pub fn saturated(&self) -> String {
+        match self.saturated_of_us {
+            (_, 0) => String::new(),
+            (part, whole) => text::percent(part, whole),
+        }
+    }
+
+    /// What is wrong with the count of permits; empty while nothing is.
+    pub fn leak(&self) -> String {
+        if self.leaked > 0 {
+            let permits = text::plural(self.leaked, "permit", "permits");
+            return format!("{permits} outlived their bound and were taken back.");
+        }
+        if self.leak_suspected {
+            return "More is in flight than the hold times of ended requests explain.".to_owned();
+        }
+        let back = self.completed.saturating_add(self.in_flight);
+        if self.admitted != back {
+            return format!(
+                "{} admitted, but {} ended or in flight.",
+                text::count(self.admitted),
+                text::count(back)
+            );
+        }
+        String::new()
     }
 
     /// `on 1 of 3` when a problem is not everywhere; else empty.
@@ -179,6 +284,23 @@ impl Reading {
     /// The bar of this compartment.
     pub fn bar(&self) -> Option<Bar> {
         Bar::new(self.in_flight, self.peak, self.limit)
+    }
+}
+
+/// Since the compartment was made, on one gateway.
+const fn counted_us(figures: &Figures) -> u64 {
+    figures
+        .idle_us
+        .saturating_add(figures.busy_us)
+        .saturating_add(figures.saturated_us)
+}
+
+/// While a change travels, what refuses somewhere is what an operator has to know.
+const fn stricter(one: Mode, other: Mode) -> Mode {
+    match (one, other) {
+        (Mode::Enforce, _) | (_, Mode::Enforce) => Mode::Enforce,
+        (Mode::Shadow, _) | (_, Mode::Shadow) => Mode::Shadow,
+        (Mode::Off, Mode::Off) => Mode::Off,
     }
 }
 
@@ -211,6 +333,51 @@ mod tests {
         assert_eq!(
             (b.key.as_str(), b.gateways, b.state),
             ("route/b", 1, State::Busy)
+        );
+    }
+
+    #[test]
+    fn what_is_watched_and_what_is_lost_adds_up_over_gateways() {
+        let mut one = figures("route/a", Level::Route, 12, 12, 10);
+        one.mode = Mode::Shadow;
+        one.shadow_rejected = [(Rejection::RouteFull, 3)].into();
+        (one.busy_us, one.saturated_us) = (3_000_000, 1_000_000);
+        let mut two = Figures {
+            idle_us: 4_000_000,
+            ..one.clone()
+        };
+        two.shadow_rejected = [(Rejection::RouteFull, 1), (Rejection::TenantShare, 2)].into();
+        let look = |list: &[Figures]| {
+            let looks = list.chunks(1).map(|now| Look { now, earlier: None });
+            Reading::sum(looks).pop().unwrap()
+        };
+        let both = look(&[one.clone(), two.clone()]);
+        assert_eq!(
+            (both.mode, both.shadow_all(), both.would_refuse()),
+            (Mode::Shadow, 6, 6)
+        );
+        assert_eq!(
+            (both.over(), both.is_watched(), both.counted_ms),
+            (0, true, 8_000)
+        );
+        assert_eq!(both.saturated(), "17\u{a0}%");
+        assert_eq!(both.leak(), "");
+        two.mode = Mode::Enforce;
+        (two.candidate, two.candidate_rejected) = (Some(5), 9);
+        two.completed -= 1;
+        let mixed = look(&[one, two.clone()]);
+        assert_eq!(
+            (mixed.mode, mixed.candidate, mixed.over()),
+            (Mode::Enforce, None, 4)
+        );
+        assert!(
+            mixed.leak().contains("816 admitted, but 815"),
+            "{}",
+            mixed.leak()
+        );
+        assert_eq!(
+            (look(&[two.clone()]).would_refuse(), look(&[two]).candidate),
+            (9, Some(5))
         );
     }
 

@@ -8,7 +8,9 @@ use compartment::{Figures, Level, Limit, Rejection};
 use crate::{Fleet, Frame, Freshness, GatewayRow, GatewayState, Moment};
 
 mod compartment_page;
+mod compartment_states;
 mod overview;
+mod shadow;
 
 /// Text that breaks out of whatever is not escaped.
 const HOSTILE: &str = "\"><script>alert('1')</script>&{{7*7}}";

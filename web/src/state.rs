@@ -3,7 +3,7 @@
 //! Separate so that the verdict, the filter, the order and the colour agree. It must never be
 //! shown by colour alone: each state has its word.
 
-use compartment::Figures;
+use compartment::{Figures, Mode};
 
 /// How a compartment stands, from calm to urgent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,10 +28,15 @@ impl State {
     /// From the figures of one gateway.
     pub fn of(figures: &Figures) -> Self {
         let in_flight = u64::from(figures.in_flight);
-        match figures.limit.slots().map(u64::from) {
+        // A limit that refuses nobody closes nothing and fills nothing, whatever is in flight.
+        let limit = match figures.mode {
+            Mode::Enforce => figures.limit.slots().map(u64::from),
+            Mode::Off | Mode::Shadow => None,
+        };
+        match limit {
             Some(0) => Self::Closed,
             Some(limit) if in_flight >= limit => Self::Full,
-            _ if figures.leaked > 0 => Self::Leaking,
+            _ if figures.leaked > 0 || figures.leak_suspected => Self::Leaking,
             Some(limit) if in_flight * 5 >= limit * 4 => Self::Nearly,
             _ if in_flight > 0 => Self::Busy,
             _ => Self::Idle,
@@ -111,6 +116,17 @@ mod tests {
         assert_eq!(of(0, Some(10), 1), State::Leaking);
         assert_eq!(of(0, Some(0), 0), State::Closed);
         assert_eq!(of(1_000_000, None, 0), State::Busy);
+        for mode in [Mode::Off, Mode::Shadow] {
+            let mut watched = figures("route/a", Level::Route, 12, 12, 10);
+            watched.mode = mode;
+            assert_eq!(
+                State::of(&watched),
+                State::Busy,
+                "{mode}: nobody is refused"
+            );
+            watched.leak_suspected = true;
+            assert_eq!(State::of(&watched), State::Leaking);
+        }
         assert_eq!(State::Idle.after(1), State::Rejecting);
         assert_eq!(State::Nearly.after(0), State::Nearly);
         assert_eq!(State::Closed.after(7), State::Closed);

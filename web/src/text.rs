@@ -46,6 +46,25 @@ pub fn count(n: impl Whole) -> String {
     out
 }
 
+/// Millionths as a decimal fraction without trailing zeros.
+pub fn millionths(n: u32) -> String {
+    let text = format!("{}.{:06}", n / 1_000_000, n % 1_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// All of a count by reason.
+pub(crate) fn sum(by_reason: &std::collections::BTreeMap<compartment::Rejection, u64>) -> u64 {
+    by_reason.values().fold(0, |sum, n| sum.saturating_add(*n))
+}
+
+/// A duration in microseconds: below a millisecond in those, else as [`duration`].
+pub fn micros(us: u64) -> String {
+    match us {
+        0..1_000 => format!("{us}\u{a0}µs"),
+        _ => duration(us / 1_000),
+    }
+}
+
 /// `part` of `whole`: one digit after the point below 10 %, whole numbers above, and 100 % only
 /// when it is all of it.
 pub fn percent(part: impl Whole, whole: impl Whole) -> String {
@@ -166,6 +185,8 @@ mod tests {
         ] {
             assert_eq!(plain(&duration(ms)), text);
         }
+        assert_eq!(plain(&micros(999)), "999 µs");
+        assert_eq!(plain(&micros(1_500)), "1 ms");
         assert_eq!(plain(&ago(1_999)), "just now");
         assert_eq!(plain(&ago(300_000)), "5 min ago");
         assert_eq!(plain(&ago(260_000_000)), "3 days ago");

@@ -10,7 +10,7 @@
 use std::fs;
 use std::path::Path;
 
-use web::{CompartmentPage, Overview, Problem, SignIn, Template};
+use web::{CompartmentPage, Overview, Problem, ShadowPage, SignIn, Template};
 
 /// What makes inline script or style; the policy of the pages forbids it all.
 const FORBIDDEN: [&str; 8] = [
@@ -40,6 +40,10 @@ fn rendered() -> Vec<(String, String)> {
             format!("compartment_{name}_fragment"),
             page.fragment().unwrap(),
         ));
+    }
+    for (name, page) in ShadowPage::samples() {
+        all.push((format!("shadow_{name}"), page.render().unwrap()));
+        all.push((format!("shadow_{name}_fragment"), page.fragment().unwrap()));
     }
     for (name, page) in Problem::samples() {
         all.push((format!("problem_{name}"), page.render().unwrap()));
@@ -226,6 +230,18 @@ fn fragments_are_the_live_parts_of_their_page() {
             !fragment.contains("<form"),
             "{name}: a refresh would touch a form"
         );
+    }
+    for (name, page) in ShadowPage::samples() {
+        let (html, fragment) = (page.render().unwrap(), page.fragment().unwrap());
+        assert!(
+            !fragment.contains("<form"),
+            "{name}: a refresh would touch a form"
+        );
+        for watch in &page.watches {
+            let open = format!("id=\"watch-{}\" data-live", watch.place);
+            assert_eq!(fragment.matches(&open).count(), 1, "{name}: {open}");
+            assert_eq!(html.matches(&open).count(), 1, "{name}: {open}");
+        }
     }
     for (name, page) in CompartmentPage::samples() {
         let fragment = page.fragment().unwrap();

@@ -20,6 +20,7 @@ use crate::store::{Generation, NewGeneration, Store, StoreError, Written};
 
 pub use checked::refuses;
 pub(crate) use checked::{Checked, check};
+pub(crate) use target::place;
 
 /// Tries on top of another process's writes before a change without a version gives up.
 const CONTENDED_MAX: u32 = 8;

@@ -57,6 +57,11 @@ pub(super) fn apply(
     }
 }
 
+/// Where a field of one compartment stands; `None` when it has no such field.
+pub(crate) fn place(document: &Value, key: &str, field: &str) -> Option<Path> {
+    Places::of(document, key).ok()?.of_field(field)
+}
+
 /// The places of one compartment's fields.
 enum Places {
     /// `routes[i].compartment`, any field.

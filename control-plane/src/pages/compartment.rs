@@ -11,14 +11,17 @@ use compartment::{Key, Level, Limit};
 use http::StatusCode;
 use serde::Deserialize;
 use web::{
-    CompartmentPage, Edit, PARTS_MAX, Settable, Template as _, effective_values, not_isolated,
+    CompartmentPage, FindingRow, Holders, PARTS_MAX, Settable, Template as _, effective_values,
+    not_isolated,
 };
 
+use super::edit_sent::fresh;
 use super::frame::Asked;
 use super::readings::Snapshot;
-use super::{PageError, html};
+use super::{PageError, held, html};
 use crate::rollout::Published;
 use crate::state::AppState;
+use crate::{limits, linter};
 
 /// What the address asks for.
 #[derive(Debug, Default, Deserialize)]
@@ -85,11 +88,24 @@ pub(super) fn page(
         }
     };
     let known = parsed.as_ref().zip(policy);
+    let streams = match &parsed {
+        Some(Key::Route(id)) => snapshot.reading(&Key::Stream(id.clone()).to_string()),
+        _ => None,
+    };
     Ok(CompartmentPage {
         frame: asked.frame(current, &snapshot, web::url::compartment(key)),
         key: key.to_owned(),
         level,
         owner: known.and_then(|(key, policy)| owner(policy, key)),
+        times: snapshot.times(key),
+        holders: known.map_or_else(Holders::default, |(key, policy)| {
+            held::holders(&snapshot, policy, key)
+        }),
+        streams,
+        spare: known.and_then(|(key, policy)| held::spare(&snapshot, policy, key)),
+        rules: known
+            .map(|(key, policy)| held::rules(policy, key, reading.as_ref()))
+            .unwrap_or_default(),
         reading,
         parts: snapshot.parts(key, PARTS_MAX),
         edit: settable(current, parsed.as_ref()),
@@ -100,7 +116,35 @@ pub(super) fn page(
         not_isolated: known
             .map(|(key, policy)| not_isolated(policy, key))
             .unwrap_or_default(),
+        findings: known
+            .map(|(_, policy)| findings(current, policy, key))
+            .unwrap_or_default(),
     })
+}
+
+/// What the linter says of the values of one compartment.
+fn findings(current: &Published, policy: &Policy, key: &str) -> Vec<FindingRow> {
+    let Some(limit) = limits::place(&current.document, key, "limit") else {
+        return Vec::new();
+    };
+    let steps = limit.steps();
+    // `routes[2]` for a route, with its timeouts and retries; the table of the limit for others.
+    let own = match key.starts_with("route/") {
+        true => steps.get(..2),
+        false => steps.get(..steps.len().saturating_sub(1)),
+    };
+    let own = own.unwrap_or_default();
+    let of_this = |finding: &linter::Finding| finding.path.steps().starts_with(own);
+    let row = |finding: linter::Finding| FindingRow {
+        rule: finding.rule,
+        path: finding.path.to_string(),
+        message: finding.message,
+    };
+    linter::lint(policy)
+        .into_iter()
+        .filter(of_this)
+        .map(row)
+        .collect()
 }
 
 fn settable(current: &Published, key: Option<&Key>) -> Settable {
@@ -110,13 +154,17 @@ fn settable(current: &Published, key: Option<&Key>) -> Settable {
              Publish a whole policy with bulkhead apply.",
         );
     };
-    let limit = key.and_then(|key| limit_of(policy, key));
-    match (limit, key.map(Key::level)) {
-        (Some(limit), _) => Settable::Form(Box::new(Edit::new(current.about.number, limit))),
+    let settable = key.filter(|key| limit_of(policy, key).is_some());
+    match (settable, key.map(Key::level)) {
+        (Some(key), _) => {
+            let (document, number) = (&current.document, current.about.number);
+            let edit = fresh(document, number, &key.to_string(), key.level());
+            Settable::Form(Box::new(edit))
+        }
         (None, Some(Level::TenantRoute)) => Settable::No(
             "It has no limit of its own: it follows the route's tenant_limit and tenant_share, \
-             and the limit that the tenant's plan sets for the route. Change those in the policy \
-             and publish it with bulkhead apply.",
+             which are on the route's page, and the limit that the tenant's plan sets for the \
+             route, which is in the policy.",
         ),
         (None, _) => Settable::No("The policy does not name it, so it has no limit to change."),
     }
@@ -136,7 +184,7 @@ fn is_named(policy: &Policy, key: &Key) -> bool {
 }
 
 /// The limit that can be set for `key`, as the policy has it.
-pub(super) fn limit_of(policy: &Policy, key: &Key) -> Option<Limit> {
+fn limit_of(policy: &Policy, key: &Key) -> Option<Limit> {
     match key {
         Key::Gateway => Limit::new(policy.gateway.capacity).ok(),
         Key::Route(id) => policy

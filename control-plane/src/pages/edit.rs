@@ -1,43 +1,37 @@
-//! `POST /compartments/{key}`: the form that changes a limit.
+//! `POST /compartments/{key}`: the form that changes a limit and what belongs to it.
 //!
 //! Separate from showing the page because every way it can go wrong is here, and in each of them
 //! what was typed is kept. It must never store what the operator did not see and confirm.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Form, FromRequest as _, Path, Request, State};
 use axum::response::Response;
-use compartment::policy::{Fault, Value};
-use compartment::{Key, Limit};
+use compartment::policy::Fault;
 use http::StatusCode;
-use serde::Deserialize;
 use web::{
-    COMMENT_CHARS_MAX, CompartmentPage, Conflict, Danger, Edit, Settable, Template as _,
-    parse_limit, url,
+    COMMENT_CHARS_MAX, CompartmentPage, Conflict, Danger, Edit, Settable, Template as _, url,
 };
 
-use super::compartment::{limit_of, page};
+use super::compartment::page;
+use super::edit_sent::{Sent, changed, fresh, standings};
 use super::frame::{Asked, moment};
 use super::{PageError, html, see_other};
 use crate::auth;
-use crate::limits::{Accepted, Author, Fields, LimitsError};
+use crate::limits::{self, Accepted, Author, Fields, LimitsError};
 use crate::rollout::Published;
 use crate::state::AppState;
 
 /// Longest time for a whole form.
 const FORM_MAX: Duration = Duration::from_secs(10);
 
-/// What the form sends.
-#[derive(Debug, Deserialize)]
-pub(super) struct Sent {
-    generation: u64,
-    limit: String,
-    #[serde(default)]
-    comment: String,
-    /// There only when the page asked for a confirmation.
-    confirm: Option<String>,
-}
+/// What a page says of a form that it did not make.
+const NOT_OURS_WORDS: &str =
+    "It is not one that this page sends. Load the page again and send it from there.";
+const NOT_OURS: PageError = PageError::Form {
+    status: StatusCode::UNPROCESSABLE_ENTITY,
+    what: NOT_OURS_WORDS,
+};
 
 /// What becomes of a form.
 enum Outcome {
@@ -54,7 +48,9 @@ pub(super) async fn change(
 ) -> Response {
     let asked = Asked::of(&request);
     let author = auth::author(request.extensions());
-    let outcome = match form::<Sent>(request).await {
+    let pairs = form::<Vec<(String, String)>>(request).await;
+    let sent = pairs.and_then(|pairs| Sent::of(pairs).ok_or(NOT_OURS));
+    let outcome = match sent {
         Ok(sent) => {
             Change {
                 state,
@@ -86,10 +82,7 @@ pub(super) async fn form<T: serde::de::DeserializeOwned>(request: Request) -> Re
     let refused = |status, what| PageError::Form { status, what };
     match tokio::time::timeout(FORM_MAX, Form::<T>::from_request(request, &())).await {
         Ok(Ok(Form(sent))) => Ok(sent),
-        Ok(Err(rejection)) => Err(refused(
-            rejection.status(),
-            "It is not one that this page sends. Load the page again and send it from there.",
-        )),
+        Ok(Err(rejection)) => Err(refused(rejection.status(), NOT_OURS_WORDS)),
         Err(_) => Err(refused(
             StatusCode::REQUEST_TIMEOUT,
             "It did not arrive in time.",
@@ -108,7 +101,8 @@ impl Change<'_> {
     async fn decide(&self, author: &Author) -> Result<Outcome, PageError> {
         let current = self.state.policy_current().await;
         let mut page = page(&self.state, self.asked, &current, self.key)?;
-        let Settable::Form(fresh) = page.edit else {
+        let edit = std::mem::replace(&mut page.edit, Settable::No(""));
+        let Settable::Form(fresh) = edit else {
             let key = self.key.to_owned();
             return Err(PageError::Limits(LimitsError::NotSettable { key }));
         };
@@ -116,25 +110,20 @@ impl Change<'_> {
             .reading
             .as_ref()
             .map_or(0, |reading| reading.in_flight_max);
-        let mut edit = Edit {
-            limit: self.sent.limit.clone(),
-            comment: self.sent.comment.clone(),
-            confirm: self.sent.confirm.clone().unwrap_or_default(),
-            ..*fresh
-        };
-        let status = if self.sent.generation != current.about.number {
-            edit.conflict = Some(self.conflict(&current, &edit.current).await);
-            StatusCode::PRECONDITION_FAILED
-        } else {
+        let (edit, status) = if self.sent.generation == current.about.number {
+            let mut edit = self.sent.typed(*fresh);
             match self.change(&mut edit, in_flight, author).await {
                 Ok(Some(accepted)) => {
                     return Ok(Outcome::Stored(
                         accepted.stored.then_some(accepted.generation),
                     ));
                 }
-                Ok(None) => StatusCode::UNPROCESSABLE_ENTITY,
-                Err(error) => self.refused(error, &mut edit).await?,
+                Ok(None) => (edit, StatusCode::UNPROCESSABLE_ENTITY),
+                Err(error) => self.refused(error, edit, &current, &page).await?,
             }
+        } else {
+            let edit = self.conflict(&current, *fresh, &page).await;
+            (edit, StatusCode::PRECONDITION_FAILED)
         };
         page.edit = Settable::Form(Box::new(edit));
         Ok(Outcome::Again(status, Box::new(page)))
@@ -147,20 +136,21 @@ impl Change<'_> {
         in_flight: u32,
         author: &Author,
     ) -> Result<Option<Accepted>, LimitsError> {
-        let limit = match parse_limit(&self.sent.limit) {
-            Ok(limit) => limit,
-            Err(error) => {
-                edit.limit_error = Some(error.to_string());
-                return Ok(None);
-            }
-        };
+        if changed(edit).is_empty() && edit.fields.iter().all(|field| field.error.is_none()) {
+            let generation = self.sent.generation;
+            return Ok(self.is_confirmed(edit).then_some(Accepted {
+                generation,
+                findings: Vec::new(),
+                stored: false,
+            }));
+        }
         // A broken rule is said before anybody confirms anything.
-        self.patch(limit, true, author).await?;
-        if let Ok(before) = parse_limit(&edit.current) {
-            edit.dangers = Danger::of(before, limit, in_flight);
+        self.patch(edit, true, author).await?;
+        if let Some((now, proposed)) = standings(edit) {
+            edit.dangers = Danger::of(now, proposed, in_flight);
         }
         if self.is_confirmed(edit) {
-            self.patch(limit, false, author).await.map(Some)
+            self.patch(edit, false, author).await.map(Some)
         } else {
             Ok(None)
         }
@@ -191,16 +181,12 @@ impl Change<'_> {
 
     async fn patch(
         &self,
-        limit: Limit,
+        edit: &Edit,
         dry_run: bool,
         author: &Author,
     ) -> Result<Accepted, LimitsError> {
-        let value = match limit.slots() {
-            Some(slots) => Value::Integer(slots.into()),
-            None => Value::String(limit.to_string()),
-        };
         let fields = Fields {
-            values: vec![("limit".to_owned(), value)],
+            values: changed(edit),
             comment: self.sent.comment.trim().to_owned(),
         };
         let seen = Some(self.sent.generation);
@@ -211,23 +197,32 @@ impl Change<'_> {
     }
 
     /// Puts a refusal of the write path into the form; an error when it belongs on its own page.
-    async fn refused(&self, error: LimitsError, edit: &mut Edit) -> Result<StatusCode, PageError> {
+    async fn refused(
+        &self,
+        error: LimitsError,
+        mut edit: Edit,
+        current: &Published,
+        page: &CompartmentPage,
+    ) -> Result<(Edit, StatusCode), PageError> {
         match error {
             LimitsError::Invalid { faults } => {
                 edit.dangers.clear();
-                edit.limit_error = Some("the policy with this limit breaks a rule".to_owned());
+                for field in &mut edit.fields {
+                    let place = limits::place(&current.document, self.key, field.name);
+                    let own = faults
+                        .iter()
+                        .find(|fault| Some(&fault.path) == place.as_ref());
+                    field.error = own.map(|fault| fault.rule.clone());
+                }
                 edit.refusals = faults.iter().map(Fault::to_string).collect();
-                Ok(StatusCode::UNPROCESSABLE_ENTITY)
+                Ok((edit, StatusCode::UNPROCESSABLE_ENTITY))
             }
             LimitsError::MovedOn { .. } => {
                 let current = self.state.policy_current().await;
-                edit.generation = current.about.number;
-                if let Some(limit) = self.limit_in(&current) {
-                    edit.current = limit.to_string();
-                }
-                edit.dangers.clear();
-                edit.conflict = Some(self.conflict(&current, &edit.current).await);
-                Ok(StatusCode::PRECONDITION_FAILED)
+                let (newest, level) = (current.about.number, page.level);
+                let fresh = fresh(&current.document, newest, self.key, level);
+                let edit = self.conflict(&current, fresh, page).await;
+                Ok((edit, StatusCode::PRECONDITION_FAILED))
             }
             error @ (LimitsError::UnknownKey { .. }
             | LimitsError::NotSettable { .. }
@@ -237,38 +232,27 @@ impl Change<'_> {
         }
     }
 
-    async fn conflict(&self, current: &Arc<Published>, theirs: &str) -> Conflict {
+    /// The form on top of the newest generation, with both values of what the operator changed.
+    async fn conflict(&self, current: &Published, edit: Edit, page: &CompartmentPage) -> Edit {
+        let before = self.before(page).await;
+        let (mut edit, values) = self.sent.rebased(edit, before.as_ref());
         let about = &current.about;
-        Conflict {
+        edit.conflict = Some(Conflict {
             seen: self.sent.generation,
             newest: about.number,
             author: about.author.clone(),
             comment: about.comment.clone(),
             at: moment(&about.created_at),
-            before: self.limit_before().await.map(|limit| limit.to_string()),
-            theirs: theirs.to_owned(),
-            yours: self.sent.limit.trim().to_owned(),
-        }
+            values,
+        });
+        edit
     }
 
-    /// This limit in the generation that the operator saw.
-    async fn limit_before(&self) -> Option<Limit> {
-        let stored = self
-            .state
-            .store
-            .generation(self.sent.generation)
-            .await
-            .ok()??;
-        let epoch = self.state.epoch().to_owned();
-        // A document may have 32 MiB: not on a thread that serves.
-        let read = tokio::task::spawn_blocking(move || Published::read(stored, &epoch));
-        self.limit_in(&read.await.ok()?.ok()?)
-    }
-
-    fn limit_in(&self, published: &Published) -> Option<Limit> {
-        limit_of(
-            published.policy.as_ref().ok()?,
-            &self.key.parse::<Key>().ok()?,
-        )
+    /// The form of the generation that the operator saw.
+    async fn before(&self, page: &CompartmentPage) -> Option<Edit> {
+        let seen = self.sent.generation;
+        let stored = self.state.store.generation(seen).await.ok()??;
+        let document = limits::read(stored.document).await.ok()?;
+        Some(fresh(&document, seen, self.key, page.level))
     }
 }

@@ -5,11 +5,15 @@
 
 mod compartment;
 mod edit;
+mod edit_sent;
 mod frame;
+mod held;
 mod overview;
 mod problem;
 mod readings;
+mod shadow;
 mod sign_in;
+mod undo;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
@@ -40,6 +44,11 @@ pub(crate) fn router() -> Router<AppState> {
             "/compartments/{key}",
             get(compartment::show).post(edit::change),
         )
+        .route(
+            "/compartments/{key}/undo",
+            axum::routing::post(undo::change),
+        )
+        .route("/shadow", get(shadow::show))
         .route("/login", get(sign_in::show).post(sign_in::enter))
         .route("/logout", axum::routing::post(sign_in::leave))
         .route("/assets/{name}", get(asset))

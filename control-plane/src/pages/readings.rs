@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use compartment::Figures;
-use web::{Fleet, Freshness, GatewayRow, GatewayState, Look, Part, Reading};
+use web::{Fleet, Freshness, GatewayRow, GatewayState, Look, Part, Reading, Times};
 
 use crate::clock;
 use crate::fleet::{self, Heard};
@@ -82,6 +82,23 @@ impl Snapshot {
     /// One compartment.
     pub(super) fn reading(&self, key: &str) -> Option<Reading> {
         Reading::of_key(key, self.counted().map(look))
+    }
+
+    /// The compartments whose figures are wanted.
+    pub(super) fn readings_where(&self, wanted: impl Fn(&Figures) -> bool) -> Vec<Reading> {
+        Reading::sum_where(self.counted().map(look), wanted)
+    }
+
+    /// How long permits of one compartment were held and requests waited there.
+    pub(super) fn times(&self, key: &str) -> Times {
+        Times::of(self.counted().filter_map(|heard| figures_of(heard, key)))
+    }
+
+    /// How many gateways are in the sums.
+    pub(super) fn counted_gateways(&self) -> usize {
+        self.counted()
+            .filter(|heard| heard.figures_ago.is_some())
+            .count()
     }
 
     /// One compartment by gateway.

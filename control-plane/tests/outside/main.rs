@@ -12,6 +12,7 @@ mod contradictions;
 mod kill;
 mod limits;
 mod pages;
+mod pages_fields;
 mod policy;
 mod store;
 mod stream;

@@ -16,7 +16,7 @@ fn own(plane: &Plane) -> Vec<(String, String)> {
     ]
 }
 
-fn get(plane: &Plane, path: &str) -> Answer {
+pub(crate) fn get(plane: &Plane, path: &str) -> Answer {
     let bearer = format!("Bearer {TOKEN}");
     call(
         plane.address,
@@ -28,15 +28,20 @@ fn get(plane: &Plane, path: &str) -> Answer {
 }
 
 /// Sends the form of a compartment with these fields.
-fn send(plane: &Plane, key: &str, fields: &[(&str, &str)]) -> Answer {
+pub(crate) fn send(plane: &Plane, key: &str, fields: &[(&str, &str)]) -> Answer {
+    let path = format!("/compartments/{}", key.replace('/', "%2F"));
+    send_to(plane, &path, fields)
+}
+
+/// Sends a form to a page.
+pub(crate) fn send_to(plane: &Plane, path: &str, fields: &[(&str, &str)]) -> Answer {
     let own = own(plane);
     let mut headers: Vec<_> = own.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
     headers.push(FORM);
-    let path = format!("/compartments/{}", key.replace('/', "%2F"));
     call(
         plane.address,
         "POST",
-        &path,
+        path,
         &headers,
         encoded(fields).as_bytes(),
     )
@@ -209,7 +214,7 @@ fn somebody_elses_change_is_shown_and_not_overwritten() {
     let html = answer.text();
     assert_eq!(answer.status, 412, "{html}");
     assert!(
-        html.contains("id=\"theirs\">6<") && html.contains("id=\"yours\">4<"),
+        html.contains("class=\"theirs\">6<") && html.contains("class=\"yours\">4<"),
         "{html}"
     );
     assert!(html.contains("“theirs”") && html.contains("They changed this very limit"));

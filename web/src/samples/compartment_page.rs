@@ -4,13 +4,16 @@
 
 use std::slice;
 
-use compartment::{Figures, Level, Limit, Rejection};
+use compartment::policy::Value;
+use compartment::{Figures, Level, Limit, Mode, Rejection};
 
+use super::compartment_states as states;
 use super::{HOSTILE, both, figures, frame, gateway, limit, moment, one_gone, rejecting};
-use crate::compartment::Part;
+use crate::compartment::{FindingRow, Part};
 use crate::{
-    CompartmentPage, Conflict, Danger, Edit, Effective, Fleet, Frame, Freshness, GatewayRow,
-    GatewayState, Lately, Look, NotIsolated, Origin, Reading, Settable,
+    CompartmentPage, Conflict, Danger, Edit, Effective, Field, Fleet, Frame, Freshness, GatewayRow,
+    GatewayState, Holders, Lately, Look, NotIsolated, Origin, Reading, Settable, Standing, Times,
+    Versus, fields_of,
 };
 
 impl CompartmentPage {
@@ -19,7 +22,7 @@ impl CompartmentPage {
         let mut unlimited = checkout(12, 31, 60);
         unlimited.limit = Limit::UNLIMITED;
         unlimited.reserved = 0;
-        let edit = || Edit::new(43, limit(60));
+        let edit = || form("60");
         vec![
             (
                 "healthy",
@@ -32,7 +35,7 @@ impl CompartmentPage {
             ("saturated", saturated()),
             (
                 "unlimited",
-                page(vec![unlimited], both(), Edit::new(43, Limit::UNLIMITED)),
+                page(vec![unlimited], both(), form("unlimited")),
             ),
             ("gateway_gone", gone()),
             ("stale", stale()),
@@ -49,16 +52,57 @@ impl CompartmentPage {
             ("dangerous", dangerous()),
             ("conflict", conflict()),
             ("no_form", no_form()),
+            ("queue", states::queue()),
+            ("shadow", states::shadow()),
+            ("candidate", states::candidate()),
+            ("stream", states::stream()),
+            ("leaking", states::leaking()),
+            ("ceiling", states::ceiling()),
+            ("more_fields", states::more_fields()),
             ("hostile_names", hostile()),
         ]
     }
 }
 
-fn checkout(in_flight: u32, peak: u32, slots: u32) -> Figures {
+/// The form of a route with this limit.
+pub(super) fn form(limit: &str) -> Edit {
+    let value = match limit.parse::<i128>() {
+        Ok(number) => Value::Integer(number),
+        Err(_) => Value::String(limit.to_owned()),
+    };
+    let tenant_limit = Value::Integer(20);
+    let of = |name: &'static str| match name {
+        "limit" => Field::new(name, Some(&value)),
+        "tenant_limit" => Field::new(name, Some(&tenant_limit)),
+        _ => Field::new(name, None),
+    };
+    Edit::new(
+        43,
+        fields_of(Level::Route)
+            .iter()
+            .map(|name| of(name))
+            .collect(),
+    )
+}
+
+/// The same with one field typed, and what is wrong with it.
+pub(super) fn typed(mut edit: Edit, name: &str, text: &str, error: Option<&str>) -> Edit {
+    for field in edit.fields.iter_mut().filter(|field| field.name == name) {
+        text.clone_into(&mut field.typed);
+        field.error = error.map(str::to_owned);
+    }
+    edit
+}
+
+pub(super) fn checkout(in_flight: u32, peak: u32, slots: u32) -> Figures {
     figures("route/checkout", Level::Route, in_flight, peak, slots)
 }
 
-fn page(figures: Vec<Figures>, gateways: Vec<GatewayRow>, edit: Edit) -> CompartmentPage {
+pub(super) fn page(
+    figures: Vec<Figures>,
+    gateways: Vec<GatewayRow>,
+    edit: Edit,
+) -> CompartmentPage {
     let mut figures = figures.into_iter();
     let parts: Vec<Part> = gateways
         .into_iter()
@@ -72,6 +116,7 @@ fn page(figures: Vec<Figures>, gateways: Vec<GatewayRow>, edit: Edit) -> Compart
         .filter_map(|part| part.figures.as_ref())
         .map(slice::from_ref);
     let reading = Reading::sum(figures.map(|now| Look { now, earlier: None })).pop();
+    let times = Times::of(parts.iter().filter_map(|part| part.figures.as_ref()));
     CompartmentPage {
         frame: Frame {
             here: "/compartments/route%2Fcheckout".to_owned(),
@@ -82,10 +127,16 @@ fn page(figures: Vec<Figures>, gateways: Vec<GatewayRow>, edit: Edit) -> Compart
         owner: Some("payments-team".to_owned()),
         reading,
         parts,
+        times,
+        holders: Holders::default(),
+        streams: None,
+        spare: None,
+        rules: Vec::new(),
         edit: Settable::Form(Box::new(edit)),
         saved: None,
         effective: effective(),
         not_isolated: shared(),
+        findings: Vec::new(),
     }
 }
 
@@ -137,15 +188,11 @@ fn shared() -> Vec<NotIsolated> {
 fn saturated() -> CompartmentPage {
     let full = rejecting(checkout(40, 40, 40), Rejection::RouteFull, 1_280);
     let full = rejecting(full, Rejection::TenantShare, 41);
-    let mut page = page(
-        vec![full, checkout(17, 35, 40)],
-        both(),
-        Edit::new(43, limit(40)),
-    );
+    let mut page = page(vec![full, checkout(17, 35, 40)], both(), form("40"));
     if let Some(reading) = &mut page.reading {
         reading.lately = Lately {
-            admitted: 0,
             rejected: 42,
+            ..Lately::default()
         };
     }
     page
@@ -155,7 +202,7 @@ fn gone() -> CompartmentPage {
     let mut page = page(
         vec![checkout(44, 51, 60), checkout(12, 31, 60)],
         one_gone(),
-        Edit::new(43, limit(60)),
+        form("60"),
     );
     page.frame.fleet = Fleet {
         known: 2,
@@ -167,49 +214,48 @@ fn gone() -> CompartmentPage {
 }
 
 fn stale() -> CompartmentPage {
-    let mut page = page(vec![checkout(12, 31, 60)], both(), Edit::new(43, limit(60)));
+    let mut page = page(vec![checkout(12, 31, 60)], both(), form("60"));
     page.frame.freshness = Freshness::Age { age_ms: 14_000 };
     page
 }
 
 fn field_error() -> CompartmentPage {
+    let rule = "must be a whole number from 0 to 1000000, or \"unlimited\"";
     let edit = Edit {
-        limit: "-7".to_owned(),
         comment: "typo".to_owned(),
-        limit_error: Some("must be a whole number from 0 to 1000000, or \"unlimited\"".to_owned()),
-        ..Edit::new(43, limit(60))
+        ..typed(form("60"), "limit", "-7", Some(rule))
     };
     page(vec![checkout(12, 31, 60)], both(), edit)
 }
 
 fn refused() -> CompartmentPage {
+    let rule = "must be at most the limit 50";
+    let edit = typed(form("60"), "limit", "50", None);
     let edit = Edit {
-        limit: "50".to_owned(),
-        limit_error: Some("the policy with this limit was refused".to_owned()),
-        refusals: vec![
-            "routes[0].compartment.reserved = 60: must be at most the limit, 50".to_owned(),
-        ],
-        ..Edit::new(43, limit(60))
+        refusals: vec![format!("routes[0].compartment.reserved = 60: {rule}")],
+        ..typed(edit, "reserved", "60", Some(rule))
     };
     page(vec![checkout(12, 31, 60)], both(), edit)
 }
 
 fn dangerous() -> CompartmentPage {
+    let standing = |slots| Standing {
+        limit: limit(slots),
+        mode: Mode::Enforce,
+    };
     let edit = Edit {
-        limit: "10".to_owned(),
         comment: String::new(),
         confirm: "route/chekout".to_owned(),
         comment_error: Some("say why: it is kept with the generation".to_owned()),
         confirm_error: Some("must be route/checkout, letter for letter".to_owned()),
-        dangers: Danger::of(limit(60), limit(10), 12),
-        ..Edit::new(43, limit(60))
+        dangers: Danger::of(standing(60), standing(10), 12),
+        ..typed(form("60"), "limit", "10", None)
     };
     page(vec![checkout(12, 31, 60)], both(), edit)
 }
 
 fn conflict() -> CompartmentPage {
     let edit = Edit {
-        limit: "80".to_owned(),
         comment: "more customers than expected".to_owned(),
         conflict: Some(Conflict {
             seen: 42,
@@ -217,11 +263,22 @@ fn conflict() -> CompartmentPage {
             author: "admin".to_owned(),
             comment: "checkout is slow today".to_owned(),
             at: moment("2026-07-01T11:57:12Z", 168_000),
-            before: Some("60".to_owned()),
-            theirs: "50".to_owned(),
-            yours: "80".to_owned(),
+            values: vec![
+                Versus {
+                    name: "limit",
+                    before: Some("60".to_owned()),
+                    theirs: "50".to_owned(),
+                    yours: "80".to_owned(),
+                },
+                Versus {
+                    name: "queue",
+                    before: Some("not set".to_owned()),
+                    theirs: "not set".to_owned(),
+                    yours: "4".to_owned(),
+                },
+            ],
         }),
-        ..Edit::new(43, limit(50))
+        ..typed(typed(form("50"), "limit", "80", None), "queue", "4", None)
     };
     page(vec![checkout(12, 31, 50)], both(), edit)
 }
@@ -244,11 +301,9 @@ fn no_form() -> CompartmentPage {
 
 fn hostile() -> CompartmentPage {
     let edit = Edit {
-        limit: HOSTILE.to_owned(),
         comment: HOSTILE.to_owned(),
-        limit_error: Some(HOSTILE.to_owned()),
         refusals: vec![HOSTILE.to_owned()],
-        ..Edit::new(43, limit(60))
+        ..typed(form("60"), "limit", HOSTILE, Some(HOSTILE))
     };
     let mut page = page(
         vec![checkout(1, 1, 60)],
@@ -257,6 +312,22 @@ fn hostile() -> CompartmentPage {
     );
     page.key = format!("route/{HOSTILE}");
     page.owner = Some(HOSTILE.to_owned());
+    page.rules = vec![HOSTILE.to_owned()];
+    page.holders = Holders::new(
+        "tenant",
+        states::readings(&[figures(
+            &format!("route/a/tenant/{HOSTILE}"),
+            Level::TenantRoute,
+            1,
+            2,
+            3,
+        )]),
+    );
+    page.findings = vec![FindingRow {
+        rule: "P2",
+        path: HOSTILE.to_owned(),
+        message: HOSTILE.to_owned(),
+    }];
     page.frame.environment = HOSTILE.to_owned();
     page
 }

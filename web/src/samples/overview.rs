@@ -2,7 +2,7 @@
 //!
 //! Separate because each page has its own states. They must never be reachable from a server.
 
-use compartment::{Figures, Level, Rejection};
+use compartment::{Figures, Level, Mode, Rejection};
 
 use super::{HOSTILE, both, figures, frame, gateway, moment, one_gone, rejecting};
 use crate::{
@@ -69,6 +69,42 @@ fn shop_in_trouble() -> Vec<Figures> {
     all.push(rejecting(inventory, Rejection::QueueTimeout, 17));
     all.push(figures("route/legacy", Level::Route, 0, 0, 0));
     all
+}
+
+/// The shop with a limit in shadow, a candidate, one that is off, and streams beyond their limit.
+fn shop_watched() -> Vec<Figures> {
+    let mut all = shop();
+    for figures in &mut all {
+        match figures.key.as_str() {
+            "route/checkout" => {
+                (figures.mode, figures.in_flight, figures.peak) = (Mode::Shadow, 64, 71);
+                figures.shadow_rejected = [(Rejection::RouteFull, 12)].into();
+            }
+            "route/inventory" => figures.mode = Mode::Off,
+            "route/recommendations" => {
+                (figures.candidate, figures.candidate_rejected) = (Some(20), 3);
+                figures.queued = 2;
+            }
+            _ => {}
+        }
+    }
+    all.push(figures("route/events/stream", Level::Stream, 12, 14, 10));
+    all
+}
+
+/// The ceiling refuses before the compartments do.
+fn nominal() -> Overview {
+    let before = shop();
+    let mut now = before.clone();
+    for figures in now.iter_mut().filter(|one| one.level == Level::Gateway) {
+        *figures = rejecting(figures.clone(), Rejection::GatewayFull, 57);
+    }
+    let looks = [Look {
+        now: &now,
+        earlier: Some(&before),
+    }];
+    let readings = Reading::sum(looks);
+    Overview::new(frame(), Filter::default(), 3, readings, both(), changes())
 }
 
 fn readings(figures: &[Figures]) -> Vec<Reading> {
@@ -182,6 +218,8 @@ impl Overview {
             ("no_gateway", page(alone, &[], Vec::new())),
             ("refused", Self::refused_sample()),
             ("hostile_names", Self::hostile_sample()),
+            ("watched", page(frame(), &shop_watched(), both())),
+            ("nominal", nominal()),
             ("many", page(frame(), &many(), both())),
         ]
     }
