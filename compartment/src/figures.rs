@@ -114,4 +114,29 @@ impl Figures {
             wait: Histogram::new(),
         }
     }
+
+    /// Adds the counters of another compartment, as to a sum that must never fall when it goes.
+    pub fn count_in(&mut self, other: &Self) {
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut self.left_queue, other.left_queue);
+        add(&mut self.arrived, other.arrived);
+        add(&mut self.admitted, other.admitted);
+        add(&mut self.completed, other.completed);
+        add(&mut self.candidate_rejected, other.candidate_rejected);
+        add(&mut self.leaked, other.leaked);
+        add(&mut self.idle_us, other.idle_us);
+        add(&mut self.busy_us, other.busy_us);
+        add(&mut self.saturated_us, other.saturated_us);
+        add(&mut self.in_flight_us, other.in_flight_us);
+        for (sums, more) in [
+            (&mut self.rejected, &other.rejected),
+            (&mut self.shadow_rejected, &other.shadow_rejected),
+        ] {
+            for (reason, count) in more {
+                add(sums.entry(*reason).or_default(), *count);
+            }
+        }
+        self.hold.merge(&other.hold);
+        self.wait.merge(&other.wait);
+    }
 }

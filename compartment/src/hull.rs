@@ -15,7 +15,10 @@ use crate::roster::{Retire, Roster};
 use crate::route::Route;
 use crate::spare::Spare;
 use crate::sync::{Mutex, OwnLine, lock};
-use crate::{Figures, Key, Limit, Name, TenantCompartment};
+use crate::{Figures, Key, Level, Limit, Name, TenantCompartment};
+
+/// No name begins with an underscore that a policy could choose.
+const DEPARTED: &str = "tenant/_departed";
 
 /// All compartments of one process, and the spare slots.
 #[derive(Debug)]
@@ -35,6 +38,7 @@ struct Rosters {
     streams: Roster<Route>,
     upstreams: Roster<Compartment>,
     tenants: Roster<TenantCompartment>,
+    departed: Figures,
 }
 
 /// What a gateway builds its routes and tenants around.
@@ -67,6 +71,7 @@ impl Hull {
                 streams: Roster::new(),
                 upstreams: Roster::new(),
                 tenants: Roster::new(),
+                departed: Figures::new(DEPARTED.to_owned(), Level::Tenant, Limit::UNLIMITED),
             }),
         }
     }
@@ -86,6 +91,7 @@ impl Hull {
         let streams = rosters.streams(policy, &self.spare, now_us);
         self.spare.0.set_limit(policy.gateway.spare);
         rosters.applied = true;
+        rosters.let_go();
         let passages = policy
             .routes
             .iter()
@@ -131,12 +137,19 @@ impl Hull {
             rosters.streams.sweep(now_us);
             rosters.upstreams.sweep(now_us);
             rosters.tenants.sweep(now_us);
+            rosters.let_go();
             rosters.routes.all()
         };
         for route in routes.0.iter().chain(&routes.1) {
             route.sweep(now_us);
             route.cells.sweep(now_us);
         }
+    }
+
+    /// The counters of tenants that no policy names any more, summed: what was counted stays
+    /// counted in every sum over tenants.
+    pub fn departed_tenants(&self) -> Figures {
+        lock(&self.rosters).departed.clone()
     }
 
     /// The figures of every compartment. `oldest_permit_ms` is the host's to fill.
@@ -179,6 +192,18 @@ impl Hull {
 }
 
 impl Rosters {
+    /// Lets go of what went out of use.
+    fn let_go(&mut self) {
+        for tenant in self.tenants.take_gone() {
+            self.departed.count_in(&tenant.figures());
+        }
+        drop((
+            self.routes.take_gone(),
+            self.streams.take_gone(),
+            self.upstreams.take_gone(),
+        ));
+    }
+
     fn upstreams(&mut self, policy: &Policy) -> Arc<Vec<Arc<Compartment>>> {
         let names = policy.upstreams.iter().map(|upstream| &upstream.id);
         let make = |name: &Name| Compartment::new(&Key::Upstream(name.clone()), Limit::CLOSED);

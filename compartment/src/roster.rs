@@ -34,6 +34,8 @@ pub(crate) struct Roster<T> {
     live: HashMap<Name, Arc<T>>,
     order: Arc<Vec<Arc<T>>>,
     absent: HashMap<Name, Left<T>>,
+    /// Out of use for good; whoever owns the roster takes them.
+    gone: Vec<Arc<T>>,
 }
 
 impl<T: Retire> Roster<T> {
@@ -42,6 +44,7 @@ impl<T: Retire> Roster<T> {
             live: HashMap::new(),
             order: Arc::default(),
             absent: HashMap::new(),
+            gone: Vec::new(),
         }
     }
 
@@ -72,7 +75,7 @@ impl<T: Retire> Roster<T> {
             );
         }
         if self.absent.len() > ABSENT_MAX {
-            self.absent.retain(|_, left| !left.item.retire());
+            self.retire(|_| true);
         }
         self.order = Arc::new(order);
         Arc::clone(&self.order)
@@ -86,10 +89,26 @@ impl<T: Retire> Roster<T> {
 
     /// Drops those that have been absent and empty for long.
     pub(crate) fn sweep(&mut self, now_us: u64) {
-        self.absent.retain(|_, left| {
+        self.retire(|left| {
             let seen_us = *left.seen_us.get_or_insert(now_us);
-            now_us.saturating_sub(seen_us) < ABSENT_US || !left.item.retire()
+            now_us.saturating_sub(seen_us) >= ABSENT_US
         });
+    }
+
+    fn retire(&mut self, is_over: impl Fn(&mut Left<T>) -> bool) {
+        let gone = &mut self.gone;
+        self.absent.retain(|_, left| {
+            let retired = is_over(left) && left.item.retire();
+            if retired {
+                gone.push(Arc::clone(&left.item));
+            }
+            !retired
+        });
+    }
+
+    /// Those that went out of use since the last look.
+    pub(crate) fn take_gone(&mut self) -> Vec<Arc<T>> {
+        std::mem::take(&mut self.gone)
     }
 
     /// In the order of the policy, then those that are absent.

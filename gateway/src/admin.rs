@@ -139,6 +139,7 @@ impl Admin {
         };
         let mut folded = Folded::default();
         self.reporter.each(&mut |figures| folded.take(figures));
+        folded.take(self.reporter.departed_tenants());
         let body = metrics::render(self.reporter.generation(), folded, process);
         page(
             StatusCode::OK,

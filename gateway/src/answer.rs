@@ -67,7 +67,8 @@ pub(crate) fn of(
     let (mut head, incoming) = response.into_parts();
     let switched = head.status == StatusCode::SWITCHING_PROTOCOLS;
     let is_events = streams::is_event_stream(&head.headers);
-    headers::to_client(&mut head.headers, &visit.request_id, head.version);
+    let via = visit.core.live.via.of(head.version);
+    headers::to_client(&mut head.headers, &visit.request_id, via);
     // What the client speaks is hyper's to know; the upstream's version ends here.
     head.version = Version::HTTP_11;
     if head.status == StatusCode::NO_CONTENT {

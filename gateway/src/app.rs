@@ -110,7 +110,7 @@ async fn pass(
         Err(fault) => Err(fault),
     };
     // On a failure the slots drop here, before any fallback is given.
-    let reply = reply.map_err(|fault| Stop::from(fault.reason()))?;
+    let reply = reply.map_err(Stop::from)?;
     // The permits go with the body, to its last byte.
     let answer = answer::of(
         visit,

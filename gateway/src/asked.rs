@@ -48,6 +48,9 @@ pub(crate) fn identify(
         Halt::Options => Early::Options,
         Halt::Refused(reason, detail) => Early::Stop(Stop::with(reason, detail)),
     })?;
+    if visit.core.live.via.is_in(&parts.headers) {
+        return Err(Stop::from(Reason::Loop).into());
+    }
     let (lane, asks) = route(visit, snapshot, parts, &head)?;
     // A body that is too large by its own word keeps nobody waiting.
     if matches!(head.framing, Framing::Length(bytes) if bytes > lane.0.route.body_bytes_max) {
@@ -168,8 +171,9 @@ impl Asked {
         let sender = Sender {
             peer: &peer,
             trusted: visit.trusted,
-            version: visit.version,
+            via: visit.core.live.via.of(visit.version),
             tenant: admission::name_of(&self.lane.0.policy, visit.who),
+            identity: self.lane.0.policy.tenants.fields(),
             request_id: &visit.request_id,
         };
         // HTTP/2 names its host in the target, HTTP/1.0 perhaps nowhere.
@@ -178,6 +182,11 @@ impl Asked {
         }
         head::count_forward(&method, &mut headers);
         headers::to_upstream(&mut headers, &sender, &visit.core.ids);
+        self.lane
+            .0
+            .policy
+            .tenants
+            .drop_others(&mut headers, sender.tenant);
         if has_body && !matches!(self.framing, Framing::Length(_)) {
             // Without it hyper would send a GET without its body.
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));

@@ -20,13 +20,13 @@ use crate::held_body::Bounds;
 use crate::reason::Reason;
 use crate::request_body::{BodyFault, Pump, RequestBody};
 use crate::timer::Timer;
-use crate::upstream::{EndpointPool, Wire};
+use crate::upstream::{EndpointPool, Unreached, Wire};
 
 /// Why an attempt brought no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// No connection.
-    Connect,
+    Connect(Unreached),
     /// The upstream closed before the head.
     Reset,
     /// What the upstream sent cannot be read without doubt.
@@ -44,7 +44,7 @@ pub(crate) enum Fault {
 impl Fault {
     pub(crate) const fn reason(self) -> Reason {
         match self {
-            Self::Connect => Reason::UpstreamConnect,
+            Self::Connect(_) => Reason::UpstreamConnect,
             Self::Reset => Reason::UpstreamReset,
             Self::Protocol => Reason::UpstreamProtocol,
             Self::Attempt => Reason::AttemptTimeout,
@@ -167,14 +167,19 @@ impl<'a> Attempts<'a> {
             return Err(Fault::Bound(reason));
         }
         let lane = Rc::clone(&self.lane.0);
+        // Of several endpoints the last one's trouble is told. A policy has at least one.
+        let mut unreached = Unreached::Name;
         for pool in lane.endpoints(now_us) {
             loop {
                 let idle = poll_fn(|cx| Poll::Ready(pool.take(now_us, cx))).await;
                 let wire = match idle {
                     Some(wire) => wire,
                     None => match self.dial(pool).await? {
-                        Some(wire) => wire,
-                        None => break,
+                        Ok(wire) => wire,
+                        Err(why) => {
+                            unreached = why;
+                            break;
+                        }
                     },
                 };
                 if let Some((response, wire)) = self.send(wire).await? {
@@ -187,11 +192,11 @@ impl<'a> Attempts<'a> {
                 }
             }
         }
-        Err(Fault::Connect)
+        Err(Fault::Connect(unreached))
     }
 
-    /// A new connection; `None` when this endpoint gives none.
-    async fn dial(&mut self, pool: &EndpointPool) -> Result<Option<Box<Wire>>, Fault> {
+    /// A new connection, or why this endpoint gives none.
+    async fn dial(&mut self, pool: &EndpointPool) -> Result<Result<Box<Wire>, Unreached>, Fault> {
         let (core, lane) = (self.core, self.lane);
         // Each endpoint gets its share of the time, so that one that is silent leaves some.
         let endpoints = u64::try_from(lane.0.pools.len()).unwrap_or(1).max(1);
@@ -207,10 +212,10 @@ impl<'a> Attempts<'a> {
             self.poll_bounds(cx).map(Err)
         });
         match dialled.await? {
-            Ok(wire) => Ok(Some(wire)),
+            Ok(wire) => Ok(Ok(wire)),
             Err(error) => {
                 tracing::debug!(route.id = %lane.0.route.id, %error, "no connection");
-                Ok(None)
+                Ok(Err(error.unreached()))
             }
         }
     }

@@ -50,6 +50,8 @@ pub(crate) struct Said<'a> {
     pub(crate) refuser: Option<Refuser<'a>>,
     /// Fixed text of ours: what the caller can do about it.
     pub(crate) detail: Option<&'static str>,
+    /// In place of the reason's own.
+    pub(crate) proxy_status: Option<&'static str>,
     /// Anything, different for each answer.
     pub(crate) random: u64,
     /// The request's.
@@ -72,7 +74,8 @@ pub(crate) fn own_answer(said: &Said<'_>, emptied: HeaderMap) -> Response<Bytes>
     }
     let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(PROXY_STATUS, HeaderValue::from_static(form.proxy_status));
+    let proxy_status = said.proxy_status.unwrap_or(form.proxy_status);
+    headers.insert(PROXY_STATUS, HeaderValue::from_static(proxy_status));
     mark(headers, said);
     if let Reason::Rejected(_) | Reason::Draining | Reason::NoPolicy = said.reason {
         let drain_us = said.refuser.map_or(0, |refuser| refuser.drain_us);
@@ -216,6 +219,7 @@ mod tests {
             request_id: &request_id,
             refuser,
             detail: None,
+            proxy_status: None,
             random: 1,
             version: Version::HTTP_11,
             grpc: false,
@@ -232,6 +236,7 @@ mod tests {
                 request_id: &request_id,
                 refuser: Some(refuser(Level::Route)),
                 detail: None,
+                proxy_status: None,
                 random: 1,
                 version: Version::HTTP_2,
                 grpc: true,

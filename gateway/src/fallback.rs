@@ -82,6 +82,7 @@ mod tests {
             request_id: &request_id,
             refuser: None,
             detail: None,
+            proxy_status: None,
             random: 0,
             version: Version::HTTP_11,
             grpc: false,

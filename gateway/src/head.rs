@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use compartment::policy::Http;
+use http::header::UPGRADE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method};
 
@@ -15,6 +16,7 @@ use crate::target;
 
 /// Bytes of a field line beside name and value: `: ` and the end of the line.
 const FIELD_EXTRA_BYTES: usize = 4;
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const MAX_FORWARDS: HeaderName = HeaderName::from_static("max-forwards");
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
@@ -44,6 +46,11 @@ pub(crate) fn read<'a>(parts: &'a Parts, http: &Http) -> Result<Head<'a>, Halt> 
         framing(&parts.headers).map_err(|_| doubt("the length of the body is not clear"))?;
     let host = target::host(&parts.uri, &parts.headers, parts.version);
     let host = host.map_err(|found| doubt(found.text()))?;
+    if asks_for_h2c(&parts.headers) {
+        return Err(doubt(
+            "HTTP/2 begins with its preface here, not with an upgrade",
+        ));
+    }
     match parts.method {
         Method::CONNECT => return Err(doubt("tunnels are not made here")),
         Method::TRACE => return Err(doubt("requests are not echoed here")),
@@ -85,6 +92,16 @@ fn check_sizes(parts: &Parts, http: &Http) -> Result<(), Halt> {
         ));
     }
     Ok(())
+}
+
+/// Served as if it had not asked, the client and what stands between could come to differ on what
+/// the connection speaks.
+fn asks_for_h2c(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(UPGRADE).iter();
+    values.any(|value| {
+        let mut tokens = value.as_bytes().split(|byte| *byte == b',');
+        tokens.any(|token| token.trim_ascii().eq_ignore_ascii_case(b"h2c"))
+    }) || headers.contains_key(HTTP2_SETTINGS)
 }
 
 /// `Max-Forwards: 0`: the last one to be asked is this gateway.
@@ -197,6 +214,25 @@ mod tests {
         let mut headers = parts("OPTIONS", "/a", &[("max-forwards", "3")]).headers;
         count_forward(&Method::OPTIONS, &mut headers);
         assert_eq!(headers["max-forwards"], "2");
+        // To other methods the field means nothing: it passes as it is.
+        for method in [Method::GET, Method::POST] {
+            assert_eq!(
+                halt(method.as_str(), "/a", &[HOST, ("max-forwards", "0")]),
+                None
+            );
+            let mut headers = parts("GET", "/a", &[("max-forwards", "3")]).headers;
+            count_forward(&method, &mut headers);
+            assert_eq!(headers["max-forwards"], "3");
+        }
+    }
+
+    #[test]
+    fn http2_is_not_reached_by_an_upgrade() {
+        for asked in ["h2c", "H2C", "websocket, h2c"] {
+            assert!(halt("GET", "/a", &[HOST, ("upgrade", asked)]).is_some());
+        }
+        assert!(halt("GET", "/a", &[HOST, ("http2-settings", "AAMAAABk")]).is_some());
+        assert_eq!(halt("GET", "/a", &[HOST, ("upgrade", "h2cx")]), None);
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! must never let a client's or an upstream's field stand where one of ours is meant, and never
 //! let a `Connection` field take one of ours away.
 
-use http::Version;
 use http::header::{
     CONNECTION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TRAILER, TRANSFER_ENCODING,
     UPGRADE, VIA,
@@ -44,7 +43,23 @@ fn kind_of(name: &HeaderName) -> Kind {
     if !name.contains('_') {
         return kind_of_plain(name);
     }
-    kind_of_plain(&name.replace('_', "-"))
+    match name.replace('_', "-").as_str() {
+        // Spelt as it should be, each of these is read, checked or set here.
+        "content-length" | "x-request-id" | "cache-control" | "content-type" => Kind::Own,
+        plain => kind_of_plain(plain),
+    }
+}
+
+/// True when both would be one field to a server that cannot tell `_` from `-`.
+fn is_alike(one: &str, other: &str) -> bool {
+    let folded = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    one.len() == other.len() && one.bytes().map(folded).eq(other.bytes().map(folded))
+}
+
+/// Another spelling of a field that says who the caller is.
+fn is_disguised(name: &HeaderName, identity: &[HeaderName]) -> bool {
+    let alike = |own: &HeaderName| own != name && is_alike(own.as_str(), name.as_str());
+    identity.iter().any(alike)
 }
 
 fn kind_of_plain(name: &str) -> Kind {
@@ -82,8 +97,10 @@ pub(crate) struct Sender<'a> {
     pub(crate) peer: &'a PeerText,
     /// The peer is one of the trusted proxies.
     pub(crate) trusted: bool,
-    pub(crate) version: Version,
+    pub(crate) via: HeaderValue,
     pub(crate) tenant: Option<&'a str>,
+    /// The fields that the policy reads an identity from.
+    pub(crate) identity: &'a [HeaderName],
     pub(crate) request_id: &'a RequestId,
 }
 
@@ -113,10 +130,10 @@ impl PeerText {
 
 /// Turns the client's fields into those for the upstream. `host` goes as it is.
 pub(crate) fn to_upstream(headers: &mut HeaderMap, sender: &Sender<'_>, ids: &Ids) {
-    let drop = |kind| match kind {
+    let drop = |name: &HeaderName| match kind_of(name) {
         Kind::HopByHop | Kind::Own | Kind::Override => true,
         Kind::Origin => !sender.trusted,
-        Kind::EndToEnd => false,
+        Kind::EndToEnd => is_disguised(name, sender.identity),
     };
     strip(headers, drop);
     // Trailers of requests are not passed on: none may become an identity or a length.
@@ -129,21 +146,21 @@ pub(crate) fn to_upstream(headers: &mut HeaderMap, sender: &Sender<'_>, ids: &Id
     }
     headers.insert(TRACEPARENT, traceparent);
     headers.insert(REQUEST_ID, sender.request_id.header());
-    headers.append(VIA, via(sender.version));
+    headers.append(VIA, sender.via.clone());
     if let Some(tenant) = sender.tenant {
         headers.insert(TENANT, ascii(tenant.as_bytes().to_vec()));
     }
 }
 
 /// Turns the upstream's fields into those for the client.
-pub(crate) fn to_client(headers: &mut HeaderMap, request_id: &RequestId, version: Version) {
-    let drop = |kind| match kind {
+pub(crate) fn to_client(headers: &mut HeaderMap, request_id: &RequestId, via: HeaderValue) {
+    let drop = |name: &HeaderName| match kind_of(name) {
         Kind::HopByHop | Kind::Own => true,
         Kind::Override | Kind::Origin | Kind::EndToEnd => false,
     };
     strip(headers, drop);
     headers.insert(REQUEST_ID, request_id.header());
-    headers.append(VIA, via(version));
+    headers.append(VIA, via);
 }
 
 /// The one protocol that connections are switched to here.
@@ -170,13 +187,13 @@ fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
 }
 
 /// Removes what `drop` names and what the message itself calls hop-by-hop.
-fn strip(headers: &mut HeaderMap, drop: impl Fn(Kind) -> bool) {
+fn strip(headers: &mut HeaderMap, drop: impl Fn(&HeaderName) -> bool) {
     let by_connection = named(headers);
     // Mostly there is one such field or none, and then nothing is allocated.
     let mut few = [const { None }; FEW];
     let mut places = few.iter_mut();
     let mut others = Vec::new();
-    for name in headers.keys().filter(|name| drop(kind_of(name))) {
+    for name in headers.keys().filter(|name| drop(name)) {
         match places.next() {
             Some(place) => *place = Some(name.clone()),
             None => others.push(name.clone()),
@@ -191,9 +208,8 @@ fn strip(headers: &mut HeaderMap, drop: impl Fn(Kind) -> bool) {
 /// for its own usual words.
 fn named(headers: &HeaderMap) -> Vec<HeaderName> {
     let values = headers.get_all(CONNECTION).iter();
-    let tokens = values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','));
+    // As bytes: a value that is not text names fields all the same.
+    let tokens = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     let words = [
         "close",
         "keep-alive",
@@ -202,11 +218,12 @@ fn named(headers: &HeaderMap) -> Vec<HeaderName> {
         "host",
         "content-length",
     ];
-    let names = tokens
-        .map(str::trim)
-        .filter(|token| !words.iter().any(|word| token.eq_ignore_ascii_case(word)));
+    let names = tokens.map(<[u8]>::trim_ascii).filter(|token| {
+        let is_word = |word: &&str| token.eq_ignore_ascii_case(word.as_bytes());
+        !words.iter().any(is_word)
+    });
     names
-        .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
+        .filter_map(|token| HeaderName::from_bytes(token).ok())
         .collect()
 }
 
@@ -249,14 +266,6 @@ fn continue_list(headers: &mut HeaderMap, name: HeaderName, own: HeaderValue) {
         HeaderValue::try_from(list).unwrap_or(own)
     };
     headers.insert(name, continued);
-}
-
-fn via(version: Version) -> HeaderValue {
-    HeaderValue::from_static(match version {
-        Version::HTTP_2 => "2.0 bulkhead",
-        Version::HTTP_10 => "1.0 bulkhead",
-        _ => "1.1 bulkhead",
-    })
 }
 
 /// How a message says where its body ends.
@@ -333,12 +342,14 @@ mod tests {
         let mut headers = map(fields);
         headers.insert(HOST, HeaderValue::from_static("gw.test"));
         let ids = Ids::new(3);
+        let identity = [HeaderName::from_static("x-tenant-id")];
         let peer = PeerText::new([192, 0, 2, 1].into());
         let request_id = ids.request_id(1);
         let sender = Sender {
             peer: &peer,
             trusted,
-            version: Version::HTTP_11,
+            via: HeaderValue::from_static("1.1 bulkhead-7"),
+            identity: &identity,
             tenant: Some("acme"),
             request_id: &request_id,
         };
@@ -407,6 +418,12 @@ mod tests {
                 ("x-drop", "1"),
                 ("x-bulkhead-tenant", "evil"),
                 ("x_bulkhead_tenant", "evil"),
+                ("x_tenant_id", "evil"),
+                ("x-tenant_id", "evil"),
+                ("content_length", "7"),
+                ("transfer_encoding", "chunked"),
+                ("x_request_id", "evil"),
+                ("my_field", "kept"),
                 ("x-bulkhead-anything", "1"),
                 ("x-original-url", "/admin"),
                 ("x-rewrite-url", "/admin"),
@@ -427,6 +444,7 @@ mod tests {
         let want = [
             "forwarded",
             "host",
+            "my_field",
             "traceparent",
             "via",
             "x-bulkhead-tenant",
@@ -438,7 +456,18 @@ mod tests {
         ];
         assert_eq!(names, want);
         assert_eq!(all(&headers, "x-bulkhead-tenant"), ["acme"]);
-        assert_eq!(all(&headers, "via"), ["1.1 outer", "1.1 bulkhead"]);
+        assert_eq!(all(&headers, "via"), ["1.1 outer", "1.1 bulkhead-7"]);
+    }
+
+    #[test]
+    fn a_connection_field_that_is_no_text_names_fields_all_the_same() {
+        let mut headers = map(&[("x-hop", "1"), ("x-other", "1"), ("x-kept", "1")]);
+        let value = HeaderValue::from_bytes(b"x-hop, \xff\xfe ,x-other").unwrap();
+        headers.append(CONNECTION, value);
+        let request_id = Ids::new(1).request_id(1);
+        to_client(&mut headers, &request_id, HeaderValue::from_static("1.1 b"));
+        assert!(!headers.contains_key("x-hop") && !headers.contains_key("x-other"));
+        assert!(headers.contains_key("x-kept"));
     }
 
     #[test]
@@ -456,7 +485,11 @@ mod tests {
             ("set-cookie", "b=2"),
         ]);
         let request_id = Ids::new(1).request_id(1);
-        to_client(&mut headers, &request_id, Version::HTTP_11);
+        to_client(
+            &mut headers,
+            &request_id,
+            HeaderValue::from_static("1.1 bulkhead-7"),
+        );
         let mut names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["etag", "set-cookie", "via", "x-request-id"]);

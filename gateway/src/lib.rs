@@ -50,6 +50,7 @@ mod testing;
 mod timer;
 mod tunnel;
 mod upstream;
+mod via;
 mod visit;
 mod waiting;
 mod worker;

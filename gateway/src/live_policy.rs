@@ -22,6 +22,7 @@ use crate::outcomes::Outcomes;
 use crate::route::RouteTable;
 use crate::running::{Mark, Tables};
 use crate::tenant::TenantTable;
+use crate::via::Via;
 
 /// Share of recent successes that may be repeated when a policy does not say: all of them. The
 /// linter reckons with that, and refuses a policy that cannot bear it.
@@ -41,6 +42,7 @@ pub(crate) struct Live {
     budgets: Mutex<HashMap<Name, KeptBudget>>,
     pub(crate) running: Tables,
     pub(crate) outcomes: Outcomes,
+    pub(crate) via: Via,
 }
 
 #[derive(Debug)]
@@ -136,6 +138,7 @@ impl Live {
             budgets: Mutex::default(),
             running: Tables::default(),
             outcomes: Outcomes::default(),
+            via: Via::random(),
         })
     }
 

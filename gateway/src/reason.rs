@@ -51,6 +51,8 @@ pub(crate) enum Reason {
     StreamIdle,
     /// A stream was as old as one may be. Only counted.
     StreamAge,
+    /// It has passed this process before.
+    Loop,
     /// A defect of ours.
     Internal,
 }
@@ -119,6 +121,7 @@ forms! {
     SLOW_CLIENT "slow_client" 408 "http_request_error" "The client does not read"
     STREAM_IDLE "stream_idle" 504 "http_response_timeout" "Nothing passed for too long"
     STREAM_AGE "stream_age" 504 "http_response_timeout" "The stream came to its longest age"
+    LOOP "loop_detected" 508 "proxy_loop_detected" "The request goes in a circle"
     INTERNAL "internal" 500 "proxy_internal_error" "A defect of the gateway"
 }
 
@@ -126,7 +129,7 @@ impl Reason {
     /// How many reasons there are beside the rejections.
     pub(crate) const COUNT: usize = Self::OWN.len();
 
-    const OWN: [Self; 21] = [
+    const OWN: [Self; 22] = [
         Self::NoPolicy,
         Self::Draining,
         Self::AttemptTimeout,
@@ -147,6 +150,7 @@ impl Reason {
         Self::SlowClient,
         Self::StreamIdle,
         Self::StreamAge,
+        Self::Loop,
         Self::Internal,
     ];
 
@@ -190,6 +194,7 @@ impl Reason {
             | Self::SlowClient
             | Self::StreamIdle
             | Self::StreamAge
+            | Self::Loop
             | Self::Internal => false,
         }
     }
@@ -218,6 +223,7 @@ impl Reason {
             | Self::UpstreamProtocol
             | Self::TenantUnknown
             | Self::TenantSuspended
+            | Self::Loop
             | Self::NoRoute => false,
         }
     }
@@ -245,6 +251,7 @@ impl Reason {
             Self::SlowClient => &SLOW_CLIENT,
             Self::StreamIdle => &STREAM_IDLE,
             Self::StreamAge => &STREAM_AGE,
+            Self::Loop => &LOOP,
             Self::Internal => &INTERNAL,
         }
     }

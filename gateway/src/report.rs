@@ -80,6 +80,11 @@ impl Reporter {
         });
     }
 
+    /// What tenants had counted that no policy names any more.
+    pub(crate) fn departed_tenants(&self) -> Figures {
+        self.live.hull().departed_tenants()
+    }
+
     /// Reads every compartment.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let generation = self.generation();

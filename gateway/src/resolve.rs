@@ -4,12 +4,13 @@
 //! last good addresses stay in use, and only a request whose name was never answered waits. It
 //! must never use the system's resolver, whose threads one bad name could fill.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 
 use hickory_resolver::TokioResolver;
+use hickory_resolver::net::NetError;
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
@@ -34,9 +35,19 @@ pub(crate) struct NoAddress;
 pub(crate) struct Resolver {
     clock: Clock,
     names: RefCell<HashMap<Box<str>, Rc<Named>>>,
-    /// `None` inside: the system names no name server that can be asked.
-    asker: OnceCell<Option<Rc<TokioResolver>>>,
+    /// Set up with the first name. `None`: the system named no name server that can be asked,
+    /// which may be mended while we run.
+    asker: RefCell<Option<Rc<TokioResolver>>>,
+    set_up: SetUp,
+    told_of_none: Cell<bool>,
     tasks: Tasks,
+}
+
+/// Makes what asks, from the system's settings.
+type SetUp = fn() -> Result<TokioResolver, NetError>;
+
+fn from_system() -> Result<TokioResolver, NetError> {
+    TokioResolver::builder_tokio().and_then(|builder| builder.build())
 }
 
 #[derive(Debug, Default)]
@@ -49,10 +60,16 @@ struct Named {
 
 impl Resolver {
     pub(crate) fn new(clock: Clock) -> Rc<Self> {
+        Self::set_up_by(from_system, clock)
+    }
+
+    fn set_up_by(set_up: SetUp, clock: Clock) -> Rc<Self> {
         Rc::new(Self {
             clock,
             names: RefCell::default(),
-            asker: OnceCell::new(),
+            asker: RefCell::default(),
+            set_up,
+            told_of_none: Cell::new(false),
             tasks: Tasks::new("name look-up"),
         })
     }
@@ -140,17 +157,18 @@ impl Resolver {
     }
 
     fn asker(&self) -> Option<Rc<TokioResolver>> {
-        let made = self.asker.get_or_init(|| {
-            let made = TokioResolver::builder_tokio().and_then(|builder| builder.build());
-            match made {
-                Ok(asker) => Some(Rc::new(asker)),
-                Err(error) => {
+        let mut kept = self.asker.borrow_mut();
+        if kept.is_none() {
+            match (self.set_up)() {
+                Ok(asker) => *kept = Some(Rc::new(asker)),
+                // One line until it works, not one for each second.
+                Err(error) if !self.told_of_none.replace(true) => {
                     tracing::error!(%error, "no name server is configured");
-                    None
                 }
+                Err(_) => {}
             }
-        });
-        made.clone()
+        }
+        kept.clone()
     }
 }
 
@@ -179,6 +197,11 @@ fn without_asking(host: &str) -> Option<Rc<[IpAddr]>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use hickory_resolver::config::ResolverConfig;
+    use hickory_resolver::net::runtime::TokioRuntimeProvider;
+
     use super::*;
 
     #[test]
@@ -222,5 +245,23 @@ mod tests {
         };
         let (found, ()) = tokio::join!(waiting, answering);
         assert_eq!(found, Err(NoAddress));
+    }
+
+    /// As when the settings are mended between the first name and the second.
+    fn the_second_time() -> Result<TokioResolver, NetError> {
+        static TIMES: AtomicU32 = AtomicU32::new(0);
+        if TIMES.fetch_add(1, Ordering::Relaxed) == 0 {
+            return Err(NetError::from("no settings"));
+        }
+        let config = ResolverConfig::default();
+        TokioResolver::builder_with_config(config, TokioRuntimeProvider::default()).build()
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_set_up_that_failed_is_tried_again() {
+        let resolver = Resolver::set_up_by(the_second_time, Clock::start());
+        assert_eq!(resolver.addresses("shop.example").await, Err(NoAddress));
+        assert!(resolver.asker.borrow().is_none() && resolver.told_of_none.get());
+        assert!(resolver.asker().is_some());
     }
 }

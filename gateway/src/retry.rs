@@ -117,7 +117,7 @@ fn asks_for_repeat(terms: &LiveRetry, result: &Result<Reply, Fault>) -> bool {
                     _ => false,
                 }
         }
-        Err(Fault::Connect) => on.connect,
+        Err(Fault::Connect(_)) => on.connect,
         Err(Fault::Reset) => on.reset,
         Err(Fault::Attempt) => on.timeout,
         Err(Fault::Protocol | Fault::Bound(_) | Fault::BodyIdle | Fault::Client(_)) => false,
@@ -139,6 +139,7 @@ mod tests {
     use http::HeaderName;
 
     use super::*;
+    use crate::upstream::Unreached;
 
     fn retry(attempts: u32) -> LiveRetry {
         LiveRetry {
@@ -183,7 +184,7 @@ mod tests {
     fn what_asks_for_a_repeat() {
         let terms = retry(2);
         for (fault, want) in [
-            (Fault::Connect, true),
+            (Fault::Connect(Unreached::Refused), true),
             (Fault::Reset, true),
             (Fault::Attempt, false),
             (Fault::Protocol, false),

@@ -45,11 +45,27 @@ impl Service {
             request_id: &core.request_id(core.now.read_us()),
             refuser: None,
             detail: Some(detail),
+            proxy_status: None,
             random: core.ids.next(),
             version: Version::HTTP_11,
             grpc: false,
         };
         own_answer(&said, HeaderMap::new())
+    }
+}
+
+impl Service {
+    fn own_on(
+        &self,
+        connection: &Connection,
+        reason: Reason,
+        detail: &'static str,
+    ) -> Response<AnswerBody> {
+        let mut answer = self.own(reason, detail);
+        if connection.protocol() == Protocol::Http2 {
+            answer.headers_mut().remove(CONNECTION);
+        }
+        answer.map(|body| AnswerBody::Own(Some(body)))
     }
 }
 
@@ -73,11 +89,16 @@ impl Serve for Service {
     }
 
     fn broken(&self, connection: &Connection) -> Response<AnswerBody> {
-        let mut answer = self.own(Reason::Internal, "the request was given up; it is logged");
-        if connection.protocol() == Protocol::Http2 {
-            answer.headers_mut().remove(CONNECTION);
-        }
-        answer.map(|body| AnswerBody::Own(Some(body)))
+        self.own_on(
+            connection,
+            Reason::Internal,
+            "the request was given up; it is logged",
+        )
+    }
+
+    fn draining(&self, connection: &Connection) -> Response<AnswerBody> {
+        let detail = "the gateway stops, and the time for requests in flight is over";
+        self.own_on(connection, Reason::Draining, detail)
     }
 
     fn refuse(&self, _: &Connection, fault: HeadFault) -> Response<Bytes> {

@@ -31,6 +31,9 @@ use crate::worker::Worker;
 /// Serving threads of one process.
 const WORKERS_MAX: usize = 256;
 
+/// How long those who are refused at the end may take to read it.
+const REFUSING: Duration = Duration::from_millis(500);
+
 /// Why a gateway did not start. Nothing of it is left running.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -194,6 +197,19 @@ impl Running {
     /// Waits until no connection is left; false when the time ran out.
     pub fn wait_drained(&self, longest: Duration) -> bool {
         self.census.wait_empty(longest)
+    }
+
+    /// The time to drain is over: requests without an answer get one that says so, with a hint when
+    /// to come back. True when nothing is left after that; answers under way are cut by
+    /// [`Self::stop`].
+    pub fn refuse_rest(&self) -> bool {
+        self.begin_drain();
+        self.stage.send_if_modified(|stage| {
+            let first = *stage < Stage::Refusing;
+            *stage = (*stage).max(Stage::Refusing);
+            first
+        });
+        self.census.wait_empty(REFUSING)
     }
 
     /// Cuts what is left and ends every thread.

@@ -53,6 +53,8 @@ pub(crate) struct Marks<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct TenantTable {
     credentials: Vec<HeaderName>,
+    /// All fields that an identity is read from.
+    fields: Vec<HeaderName>,
     others: Vec<Other>,
     unknown: Option<Unknown>,
     by_key: HashMap<[u8; 32], usize>,
@@ -77,6 +79,15 @@ enum Other {
     Header(HeaderName, Vec<Network>),
 }
 
+impl Other {
+    fn field(&self) -> Option<&HeaderName> {
+        match self {
+            Self::Header(name, _) => Some(name),
+            Self::Host | Self::PathSegment(_) => None,
+        }
+    }
+}
+
 impl TenantTable {
     pub(crate) fn new(policy: &Policy) -> Self {
         let mut table = Self::default();
@@ -87,6 +98,9 @@ impl TenantTable {
         for by in &identify.by {
             table.identify_by(by);
         }
+        table.fields.clone_from(&table.credentials);
+        let plain = table.others.iter().filter_map(Other::field).cloned();
+        table.fields.extend(plain);
         for (index, tenant) in policy.tenants.iter().enumerate() {
             table.by_id.insert(tenant.id.clone(), index);
             table
@@ -120,6 +134,23 @@ impl TenantTable {
             Identifier::Header { name: field, trust } => {
                 let header = name(field).map(|field| Other::Header(field, trust.clone()));
                 self.others.extend(header);
+            }
+        }
+    }
+
+    /// The fields that an identity is read from.
+    pub(crate) fn fields(&self) -> &[HeaderName] {
+        &self.fields
+    }
+
+    /// A plain field that names somebody else than the tenant found does not reach the upstream,
+    /// which may believe it.
+    pub(crate) fn drop_others(&self, headers: &mut HeaderMap, tenant: Option<&str>) {
+        for field in self.others.iter().filter_map(Other::field) {
+            let mut values = headers.get_all(field).iter();
+            let own = tenant.map(str::as_bytes);
+            if values.any(|value| Some(value.as_bytes()) != own) {
+                headers.remove(field);
             }
         }
     }
@@ -286,6 +317,27 @@ mod tests {
     const ZETA: Outcome = Ok(Who::Tenant(1));
     const AMBIGUOUS: Result<Who, NotLetIn> = Err(NotLetIn::Ambiguous);
     const UNKNOWN: Outcome = Err(NotLetIn::Unknown);
+
+    #[test]
+    fn a_field_that_names_another_tenant_goes_no_further() {
+        let table = all();
+        assert_eq!(table.fields(), ["x-api-key", "x-far", "x-near"]);
+        for (values, tenant, kept) in [
+            (vec!["acme"], Some("acme"), true),
+            (vec!["zeta"], Some("acme"), false),
+            (vec!["acme", "zeta"], Some("acme"), false),
+            (vec!["acme"], None, false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in &values {
+                headers.append("x-far", HeaderValue::from_static(value));
+            }
+            headers.append("x-api-key", HeaderValue::from_static("key-one"));
+            table.drop_others(&mut headers, tenant);
+            assert_eq!(headers.contains_key("x-far"), kept, "{values:?} {tenant:?}");
+            assert!(headers.contains_key("x-api-key"));
+        }
+    }
 
     #[test]
     fn credentials_come_first_and_must_all_agree() {

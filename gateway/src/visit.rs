@@ -11,6 +11,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 
 use crate::admission;
+use crate::attempt::Fault;
 use crate::connection::{Connection, Fate};
 use crate::core::{Core, OnRoute};
 use crate::error::{REQUEST_ID, Refuser, Said, own_answer};
@@ -51,6 +52,8 @@ pub(crate) struct Stop {
     pub(crate) refusal: Option<Refusal>,
     /// What the caller can do about it, in fixed words.
     pub(crate) detail: Option<&'static str>,
+    /// Says more than the reason's own.
+    pub(crate) proxy_status: Option<&'static str>,
 }
 
 /// A request that ends before the upstream is asked, or without its answer.
@@ -73,6 +76,7 @@ impl From<Reason> for Stop {
             reason,
             refusal: None,
             detail: None,
+            proxy_status: None,
         }
     }
 }
@@ -84,6 +88,25 @@ impl From<Refusal> for Stop {
             reason,
             refusal: Some(refusal),
             detail: None,
+            proxy_status: None,
+        }
+    }
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        let proxy_status = match fault {
+            Fault::Connect(why) => Some(why.proxy_status()),
+            Fault::Reset
+            | Fault::Protocol
+            | Fault::Attempt
+            | Fault::Bound(_)
+            | Fault::BodyIdle
+            | Fault::Client(_) => None,
+        };
+        Self {
+            proxy_status,
+            ..Self::from(fault.reason())
         }
     }
 }
@@ -94,6 +117,7 @@ impl Stop {
             reason,
             refusal: None,
             detail: Some(detail),
+            proxy_status: None,
         }
     }
 }
@@ -144,6 +168,7 @@ impl Visit {
                 tenant: self.own_limit(),
             }),
             detail: stop.detail,
+            proxy_status: stop.proxy_status,
             random: self.core.ids.next(),
             version: self.version,
             grpc: self.grpc,
@@ -211,8 +236,12 @@ impl Drop for Visit {
         if self.ended || std::thread::panicking() {
             return;
         }
-        // Dropped while the answer was being waited for: nobody is there to get it.
-        self.core.outcomes().count(gone(&self.connection));
+        // Dropped while the answer was being waited for: nobody is there to get it, or it is told
+        // of the end of the process, and counted with that.
+        let reason = gone(&self.connection);
+        if reason != Reason::Draining {
+            self.core.outcomes().count(reason);
+        }
     }
 }
 
@@ -220,6 +249,7 @@ impl Drop for Visit {
 pub(crate) fn gone(connection: &Connection) -> Reason {
     match connection.fate() {
         Fate::SlowClient => Reason::SlowClient,
+        Fate::Refused => Reason::Draining,
         Fate::Open | Fate::ClientGone | Fate::Abuser => Reason::ClientGone,
     }
 }

@@ -91,10 +91,13 @@ impl Worker {
         tokio::select! {
             () = sleep(LEAVING) => {}
             // Told to hurry: there is nothing to lose here but the pause.
-            _ = self.stage.wait_for(|stage| *stage >= Stage::Stopped) => {}
+            _ = self.stage.wait_for(|stage| *stage >= Stage::Refusing) => {}
         }
         stage.send_replace(Stage::Closing);
         accepting.open.tell(|connection| connection.go());
+        drop(self.stage.wait_for(|stage| *stage >= Stage::Refusing).await);
+        stage.send_replace(Stage::Refusing);
+        accepting.open.tell(|connection| connection.refuse());
         drop(self.stage.wait_for(|stage| *stage >= Stage::Stopped).await);
         stage.send_replace(Stage::Stopped);
     }

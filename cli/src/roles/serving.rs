@@ -88,6 +88,7 @@ pub(super) fn serve(
         tracing::info!("drained");
     } else {
         tracing::warn!("requests were still in flight when the time to drain was over");
+        gateway.refuse_rest();
     }
     Ok(())
 }

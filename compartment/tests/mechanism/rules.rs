@@ -701,6 +701,46 @@ fn a_removed_tenant_that_returns_starts_at_its_true_count() {
 }
 
 #[test]
+fn what_a_tenant_counted_stays_counted_when_it_leaves() {
+    let hull = Hull::new();
+    let with = |tenants: &[(&str, Limit)]| {
+        with_tenants(policy(9, 0, &[FREE], &[route("a", 9)]), tenants, FREE)
+    };
+    let counted = |hull: &Hull| {
+        let mut sum = hull.departed_tenants();
+        for figures in hull.figures() {
+            if figures.level == compartment::Level::Tenant {
+                sum.count_in(&figures);
+            }
+        }
+        let refused: u64 = sum.rejected.values().sum();
+        (
+            sum.arrived,
+            sum.admitted,
+            sum.completed,
+            refused,
+            sum.hold.count(),
+        )
+    };
+    let both = [("s", limit(1)), ("t", limit(2))];
+    let snapshot = Snapshot::of(&hull, &with(&both));
+    for tenant in [1, 2] {
+        drop(fill(&snapshot, 0, snapshot.caller(0, tenant - 1)));
+    }
+    let before = counted(&hull);
+    assert_eq!((before.1, before.2, before.3), (3, 3, 2));
+    // One after the other, twice over: each is counted once.
+    for left in [&both[..1], &[]] {
+        hull.apply(&with(left), 1);
+        for now_us in [1, 1 + ABSENT_US, 2 + 2 * ABSENT_US] {
+            hull.sweep(now_us);
+            assert_eq!(counted(&hull), before, "{} left", left.len());
+        }
+    }
+    assert_eq!(figures(&hull, "tenant/t"), None);
+}
+
+#[test]
 fn idle_cells_go_and_their_counts_stay() {
     let hull = Hull::new();
     let capped = R {

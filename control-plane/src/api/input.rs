@@ -25,6 +25,9 @@ const DOCUMENTS_MAX: usize = 4;
 /// Longest time for a whole body.
 const BODY_MAX: Duration = Duration::from_secs(30);
 
+/// Longest wait for a place to read a document in.
+const PLACE_WAIT_MAX: Duration = Duration::from_secs(10);
+
 /// Places for large bodies: the bound on the memory they take together.
 static DOCUMENTS: Semaphore = Semaphore::const_new(DOCUMENTS_MAX);
 
@@ -44,22 +47,18 @@ pub(super) async fn json(request: Request, bytes_max: usize) -> Result<Json, Pro
             detail,
         ));
     }
-    let reading = async {
-        let place = match bytes_max > CHANGE_BYTES_MAX {
-            true => DOCUMENTS.acquire().await.ok(),
-            false => None,
-        };
-        let bytes = Limited::new(request.into_body(), bytes_max).collect().await;
-        (place, bytes)
+    let place = match bytes_max > CHANGE_BYTES_MAX {
+        true => Some(document_place(PLACE_WAIT_MAX).await?),
+        false => None,
     };
+    let reading = Limited::new(request.into_body(), bytes_max).collect();
     let slow = |_| {
         let detail = format!("the body did not arrive within {} s", BODY_MAX.as_secs());
         Problem::new(StatusCode::REQUEST_TIMEOUT, "slow-body", detail)
     };
-    let (place, bytes) = tokio::time::timeout(BODY_MAX, reading)
+    let bytes = tokio::time::timeout(BODY_MAX, reading)
         .await
-        .map_err(slow)?;
-    let bytes = bytes
+        .map_err(slow)?
         .map_err(|error| unread(error.as_ref(), bytes_max))?
         .to_bytes();
     // By the reader, and within the bounds, of the gateways that will get it.
@@ -73,6 +72,15 @@ pub(super) async fn json(request: Request, bytes_max: usize) -> Result<Json, Pro
     let value = value
         .map_err(|error| Problem::bad_request(format!("the body is not valid JSON: {error}")))?;
     Ok(Json { value, place })
+}
+
+/// A place for a large body. A wait that is too long is not the caller's slowness.
+async fn document_place(longest: Duration) -> Result<SemaphorePermit<'static>, Problem> {
+    let waited = tokio::time::timeout(longest, DOCUMENTS.acquire()).await;
+    waited.ok().and_then(Result::ok).ok_or_else(|| {
+        let detail = "other documents are being read in; try again in a moment";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry()
+    })
 }
 
 /// Refuses a body where none is meant; nothing is accepted without effect.
@@ -215,6 +223,8 @@ pub(super) fn parts(request: Request) -> (http::request::Parts, Body) {
 
 #[cfg(test)]
 mod tests {
+    use axum::response::IntoResponse as _;
+
     use super::*;
 
     fn seen(value: &str) -> Option<Seen> {
@@ -254,5 +264,20 @@ mod tests {
         for bad in ["dry_run=true&dry_run=true", "other=1", "dry_run=%ff"] {
             assert_eq!(read(bad), None, "{bad}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_wait_for_a_place_is_bounded_and_is_no_slow_body() {
+        let places = u32::try_from(DOCUMENTS_MAX).unwrap();
+        let all = DOCUMENTS.acquire_many(places).await.unwrap();
+        let refused = document_place(Duration::from_millis(10)).await;
+        assert_eq!(
+            refused
+                .map_err(|problem| problem.into_response().status())
+                .err(),
+            Some(StatusCode::SERVICE_UNAVAILABLE)
+        );
+        drop(all);
+        assert!(document_place(Duration::from_secs(10)).await.is_ok());
     }
 }

@@ -59,7 +59,7 @@ impl Problem {
         self
     }
 
-    fn retry(mut self) -> Self {
+    pub(super) fn retry(mut self) -> Self {
         self.retry = true;
         self
     }

@@ -15,6 +15,7 @@ use std::task::Waker;
 use bytes::Bytes;
 use tokio::net::TcpStream;
 
+use self::running::Streams;
 pub(crate) use self::running::{Running, Stream};
 
 /// A connection that has served this many requests closes after the next answer, so that clients
@@ -45,6 +46,8 @@ pub(crate) enum Fate {
     SlowClient,
     /// The client sent what only an attacker sends: cut by us.
     Abuser,
+    /// The process ends; the request is told so.
+    Refused,
 }
 
 /// Where the client's bytes could be understood in two ways.
@@ -92,6 +95,7 @@ pub(crate) struct Connection {
     old_version: Cell<bool>,
     leaving: Cell<bool>,
     going: Cell<bool>,
+    refusing: Cell<bool>,
     blocked_since_us: Cell<Option<u64>>,
     block_open_since_us: Cell<Option<u64>>,
     watched: Cell<bool>,
@@ -104,6 +108,7 @@ pub(crate) struct Connection {
     looked_at: Cell<bool>,
     new_stream: RefCell<Option<Rc<Stream>>>,
     switch: RefCell<Option<Switch>>,
+    streams: Streams,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -120,6 +125,7 @@ impl Connection {
             old_version: Cell::new(false),
             leaving: Cell::new(false),
             going: Cell::new(false),
+            refusing: Cell::new(false),
             blocked_since_us: Cell::new(None),
             block_open_since_us: Cell::new(None),
             watched: Cell::new(true),
@@ -130,6 +136,7 @@ impl Connection {
             looked_at: Cell::new(true),
             new_stream: RefCell::new(None),
             switch: RefCell::new(None),
+            streams: Streams::default(),
             waker: RefCell::new(None),
         })
     }
@@ -208,6 +215,17 @@ impl Connection {
         self.leave();
     }
 
+    /// As [`Self::go`], and requests without an answer are refused.
+    pub(crate) fn refuse(&self) {
+        self.refusing.set(true);
+        self.streams.wake_all();
+        self.go();
+    }
+
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.refusing.get()
+    }
+
     /// Whom to wake when something about the connection changed.
     pub(crate) fn remember_waker(&self, waker: &Waker) {
         let mut kept = self.waker.borrow_mut();
@@ -241,7 +259,7 @@ impl Connection {
         self.answer_ends_us.set(u64::MAX);
         self.looked_at.set(self.is_http2());
         let stream = self.is_http2().then(|| {
-            let stream = Rc::new(Stream::new());
+            let stream = self.streams.begin();
             self.new_stream.replace(Some(Rc::clone(&stream)));
             stream
         });

@@ -3,8 +3,9 @@
 //! Separate from the connection because its end is a drop, wherever the answer was dropped. It
 //! must never hold what the exchange holds: permits are back before it is.
 
-use std::cell::Cell;
-use std::rc::Rc;
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::task::Waker;
 
 use super::{Connection, Phase, Protocol};
 
@@ -26,13 +27,48 @@ pub(crate) struct Stream {
     ends_at_us: Cell<u64>,
     /// Since when the answer has bytes and the client gives no room for them.
     blocked_since_us: Cell<Option<u64>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// The streams of one connection that still run. Bounded by what HTTP/2 allows at once.
+#[derive(Debug, Default)]
+pub(super) struct Streams(RefCell<Vec<Weak<Stream>>>);
+
+impl Streams {
+    pub(super) fn begin(&self) -> Rc<Stream> {
+        let stream = Rc::new(Stream::new());
+        let mut all = self.0.borrow_mut();
+        // Those that have ended make room; only then does the list grow.
+        if all.len() == all.capacity() {
+            all.retain(|stream| stream.strong_count() > 0);
+        }
+        all.push(Rc::downgrade(&stream));
+        stream
+    }
+
+    pub(super) fn wake_all(&self) {
+        for stream in self.0.borrow().iter().filter_map(Weak::upgrade) {
+            if let Some(waker) = stream.waker.borrow().as_ref() {
+                waker.wake_by_ref();
+            }
+        }
+    }
 }
 
 impl Stream {
-    pub(super) const fn new() -> Self {
+    fn new() -> Self {
         Self {
             ends_at_us: Cell::new(u64::MAX),
             blocked_since_us: Cell::new(None),
+            waker: RefCell::default(),
+        }
+    }
+
+    /// Whom to wake when the connection has news for all its streams.
+    pub(crate) fn remember_waker(&self, waker: &Waker) {
+        let mut kept = self.waker.borrow_mut();
+        if !kept.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
+            *kept = Some(waker.clone());
         }
     }
 

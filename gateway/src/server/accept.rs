@@ -35,6 +35,8 @@ pub(crate) enum Stage {
     Leaving,
     /// No listener; idle connections close, busy ones end with their answer.
     Closing,
+    /// The time to drain is over: what has no answer yet is told so.
+    Refusing,
     Stopped,
 }
 
@@ -109,7 +111,8 @@ impl<S: Serve> Accepting<S> {
         match *self.stage.borrow() {
             Stage::Serving => {}
             Stage::Leaving => connection.leave(),
-            Stage::Closing | Stage::Stopped => connection.go(),
+            Stage::Closing => connection.go(),
+            Stage::Refusing | Stage::Stopped => connection.refuse(),
         }
         let entry = self.open.add(&connection);
         let context = Context {

@@ -141,7 +141,7 @@ pub(super) async fn drive<S: Serve>(
         Outcome::Finished => match connection.fate() {
             Fate::Open => End::Linger,
             Fate::ClientGone => End::Quiet,
-            Fate::SlowClient | Fate::Abuser => End::Reset,
+            Fate::SlowClient | Fate::Abuser | Fate::Refused => End::Reset,
         },
     }
 }

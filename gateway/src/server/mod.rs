@@ -8,6 +8,7 @@ mod body;
 mod bounds;
 mod census;
 mod client_io;
+mod cutoff;
 pub(crate) mod descriptors;
 mod detect;
 mod doubt;
@@ -39,10 +40,11 @@ pub(crate) use self::body::Tracked;
 pub(crate) use self::bounds::Bounds;
 pub(crate) use self::census::Census;
 use self::client_io::Socket;
+use self::cutoff::{InTime, TimeIsOver};
 pub(crate) use self::listen::{Listeners, bind};
 pub(crate) use self::refusal::HeadFault;
-use self::tasks::Contained;
 pub(crate) use self::tasks::Tasks;
+use self::tasks::{Contained, Panicked};
 use self::watchdog::Watchdog;
 use crate::connection::{Connection, Protocol, Running, Switch};
 use crate::now::Now;
@@ -67,6 +69,9 @@ pub(crate) trait Serve: Clone + 'static {
 
     /// The answer when [`Self::serve`] panicked.
     fn broken(&self, connection: &Connection) -> Response<Self::Body>;
+
+    /// The answer when [`Self::serve`] was ended by the end of the process.
+    fn draining(&self, connection: &Connection) -> Response<Self::Body>;
 
     /// The document for a head that cannot be read.
     fn refuse(&self, connection: &Connection, fault: HeadFault) -> Response<Bytes>;
@@ -163,12 +168,16 @@ async fn answer<S: Serve>(
     running.look();
     // Built where it is awaited: held in a name first, the future would have room for it twice,
     // and all of it is copied with each request.
-    let answered = Contained {
-        task: service.clone().serve(Rc::clone(&connection), request),
-    };
+    let answered = InTime::new(
+        Contained {
+            task: service.clone().serve(Rc::clone(&connection), request),
+        },
+        &connection,
+    );
     let mut response = match answered.await {
-        Ok(response) => response,
-        Err(_) => {
+        Ok(Ok(response)) => response,
+        Err(TimeIsOver) => service.draining(&connection),
+        Ok(Err(Panicked)) => {
             tracing::error!("a request handler panicked; its permits were given back");
             service.broken(&connection)
         }

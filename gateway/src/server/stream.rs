@@ -37,6 +37,7 @@ impl<F: Future<Output = ()>> Future for Bounded<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
+        this.stream.remember_waker(cx.waker());
         let polled = this.task.as_mut().as_pin_mut().map(|task| task.poll(cx));
         if polled.is_none_or(|polled| polled.is_ready()) {
             return Poll::Ready(());

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{EndpointPool, Wire};
+use super::{EndpointPool, Unreached, Wire};
 use crate::clock::Clock;
 use crate::resolve::{NoAddress, Resolver};
 
@@ -21,6 +21,8 @@ use crate::resolve::{NoAddress, Resolver};
 pub(crate) enum NoConnection {
     #[error("the upstream's name has no address")]
     Name(#[from] NoAddress),
+    #[error("no name server answered in time")]
+    NameTimeout,
     #[error("the upstream's address is one that a policy must not reach")]
     Forbidden,
     #[error("the upstream did not accept in time")]
@@ -29,6 +31,32 @@ pub(crate) enum NoConnection {
     Refused(#[source] io::Error),
     #[error("the connection cannot be used")]
     Unusable(#[source] hyper::Error),
+}
+
+impl NoConnection {
+    pub(crate) fn unreached(&self) -> Unreached {
+        match self {
+            Self::Name(_) => Unreached::Name,
+            Self::NameTimeout => Unreached::NameTimeout,
+            Self::Forbidden => Unreached::Forbidden,
+            Self::Timeout => Unreached::Timeout,
+            Self::Unusable(_) => Unreached::Ended,
+            Self::Refused(error) => Self::of_system(error.kind()),
+        }
+    }
+
+    fn of_system(kind: io::ErrorKind) -> Unreached {
+        use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
+        if kind == ConnectionRefused {
+            Unreached::Refused
+        } else if kind == TimedOut {
+            Unreached::Timeout
+        } else if matches!(kind, HostUnreachable | NetworkUnreachable) {
+            Unreached::Unroutable
+        } else {
+            Unreached::Ended
+        }
+    }
 }
 
 /// Dials for one core.
@@ -70,7 +98,9 @@ impl Dialler {
         pool: &EndpointPool,
         longest: Duration,
     ) -> Result<Box<Wire>, NoConnection> {
-        let addresses = self.resolver.addresses(&pool.endpoint.host).await?;
+        // Told apart from a silent endpoint: another machine has to be looked at.
+        let asked = timeout(longest, self.resolver.addresses(&pool.endpoint.host)).await;
+        let addresses = asked.map_err(|_| NoConnection::NameTimeout)??;
         let share = longest / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut last = NoConnection::Name(NoAddress);
         for &address in addresses.iter() {

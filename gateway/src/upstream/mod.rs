@@ -8,10 +8,12 @@ mod dial;
 mod gate;
 mod head_watch;
 mod pool;
+mod unreached;
 mod wire;
 
 pub(crate) use self::dial::Dialler;
 use self::gate::Gate;
 use self::head_watch::HeadWatch;
 pub(crate) use self::pool::{EndpointPool, IDLE_PER_CORE_MAX, Pools};
+pub(crate) use self::unreached::Unreached;
 pub(crate) use self::wire::Wire;

@@ -110,3 +110,44 @@ fn grpc_callers_get_trailers_only() {
     );
     assert_eq!(answer.reason(), Some("closed"));
 }
+
+#[test]
+fn a_request_that_comes_round_again_is_stopped() {
+    let bench = bench(&[("one", "")]);
+    assert_eq!(bench.ask(get("/one", "ok")).status, 200);
+    let seen = bench.stub.seen()[0].head.clone();
+    let via = seen.lines().find(|line| line.starts_with("via: ")).unwrap();
+    // Behind others that have added themselves.
+    let round = request("GET", "/one", "ok", &format!("{via}, 1.1 other\r\n"));
+    let answer = bench.ask(round);
+    assert_eq!(
+        (answer.status, answer.reason()),
+        (508, Some("loop_detected"))
+    );
+    assert!(
+        answer
+            .field("proxy-status")
+            .unwrap()
+            .contains("proxy_loop_detected")
+    );
+    // Another gateway's name is no circle.
+    let chain = request(
+        "GET",
+        "/one",
+        "ok",
+        "via: 1.1 bulkhead-0123456789abcdef\r\n",
+    );
+    assert_eq!(bench.ask(chain).status, 200);
+    assert_eq!((bench.stub.arrived(), bench.ended("loop_detected")), (2, 1));
+    bench.is_at_rest();
+}
+
+#[test]
+fn an_upgrade_to_http2_is_refused() {
+    let bench = bench(&[("one", "")]);
+    let more =
+        "connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n";
+    let answer = bench.ask(request("GET", "/one", "ok", more));
+    assert_eq!((answer.status, answer.reason()), (400, Some("bad_request")));
+    assert_eq!(bench.stub.arrived(), 0);
+}

@@ -13,6 +13,7 @@
 mod answers;
 mod client;
 mod connections;
+mod drain;
 mod h2;
 mod queue;
 mod retries;
@@ -53,15 +54,19 @@ fn bench_with(http: &str, routes: &[(&str, &str)]) -> Bench {
         "schema = 1\n[gateway.http]\nmax_body = \"1MiB\"\n{http}\n\
          [upstreams.stub]\nendpoints = [\"http://{}\"]\n\
          [upstreams.dead]\nendpoints = [\"http://{}\"]\nconnect_timeout = \"1s\"\n\
+         [upstreams.silent]\nendpoints = [\"http://{}\"]\nconnect_timeout = \"300ms\"\n\
+         [upstreams.nameless]\nendpoints = [\"http://nowhere.invalid:9\"]\n\
+         connect_timeout = \"500ms\"\n\
          [upstreams.half]\nendpoints = [\"http://{}\", \"http://{}\"]\n",
         stub.at,
         stub.dead(),
+        stub.silent(),
         stub.dead(),
         stub.at
     );
     for (id, more) in routes {
         let upstream = match *id {
-            "dead" | "half" => id,
+            "dead" | "half" | "silent" | "nameless" => id,
             _ => "stub",
         };
         let one = if more.contains("compartment") {

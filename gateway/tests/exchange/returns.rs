@@ -119,21 +119,24 @@ fn after_the_upstream_fails_in_any_phase() {
 
 #[test]
 fn after_no_connection() {
-    let bench = bench(&[ONE, ("dead", "")]);
-    for _ in 0..3 {
-        let answer = bench.ask(get("/dead", "ok"));
-        assert_eq!(
-            (answer.status, answer.reason()),
-            (502, Some("upstream_connect"))
-        );
-        assert!(
-            answer
-                .field("proxy-status")
-                .unwrap()
-                .contains("connection_refused")
-        );
+    let bench = bench(&[ONE, ("dead", ""), ("silent", ""), ("nameless", "")]);
+    for (route, error) in [
+        ("dead", "error=connection_refused;"),
+        ("silent", "error=connection_timeout;"),
+        // No answer, or none in time: as the machine's name servers are.
+        ("nameless", "error=dns_"),
+    ] {
+        for _ in 0..3 {
+            let answer = bench.ask(get(&format!("/{route}"), "ok"));
+            assert_eq!(
+                (answer.status, answer.reason()),
+                (502, Some("upstream_connect"))
+            );
+            let said = answer.field("proxy-status").unwrap();
+            assert!(said.contains(error), "{said}");
+        }
+        assert_eq!(bench.in_flight(&format!("route/{route}")), 0);
     }
-    assert_eq!(bench.in_flight("route/dead"), 0);
 }
 
 #[test]

@@ -154,11 +154,7 @@ fn only_a_switch_that_was_asked_for_is_passed_on() {
         (502, Some("upstream_protocol")),
         "unasked"
     );
-    for (path, protocol) in [
-        ("/one", "h2c"),
-        ("/one", "tls/1.0"),
-        ("/plain", "websocket"),
-    ] {
+    for (path, protocol) in [("/one", "tls/1.0"), ("/plain", "websocket")] {
         assert_eq!(bench.ask(upgrade_to(path, "ok", protocol)).status, 200);
         let seen = bench.stub.seen();
         let head = &seen.last().unwrap().head;

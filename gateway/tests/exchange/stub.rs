@@ -23,6 +23,8 @@ pub(crate) struct Stub {
     shared: Arc<Shared>,
     /// Bound, and never listening.
     unused: SocketAddr,
+    /// Listening, with a queue that is full for good.
+    full: SocketAddr,
 }
 
 #[derive(Default)]
@@ -30,7 +32,7 @@ struct Shared {
     log: Mutex<Log>,
     gate: Mutex<bool>,
     opened: Condvar,
-    _unused: Mutex<Option<socket2::Socket>>,
+    _unused: Mutex<Vec<socket2::Socket>>,
 }
 
 #[derive(Default)]
@@ -51,11 +53,13 @@ impl Stub {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         unused.bind(&any.into()).unwrap();
         let dead = unused.local_addr().unwrap().as_socket().unwrap();
-        *shared._unused.lock().unwrap() = Some(unused);
+        let full = full_listener(&shared);
+        shared._unused.lock().unwrap().push(unused);
         let stub = Self {
             at: listener.local_addr().unwrap(),
             shared: Arc::clone(&shared),
             unused: dead,
+            full,
         };
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -72,6 +76,11 @@ impl Stub {
     /// Where nobody listens.
     pub(crate) fn dead(&self) -> SocketAddr {
         self.unused
+    }
+
+    /// Where nobody ever answers.
+    pub(crate) fn silent(&self) -> SocketAddr {
+        self.full
     }
 
     pub(crate) fn seen(&self) -> Vec<Seen> {
@@ -100,6 +109,27 @@ impl Stub {
         *self.shared.gate.lock().unwrap() = true;
         self.shared.opened.notify_all();
     }
+}
+
+/// The kernel leaves unanswered whoever comes while the queue is full.
+fn full_listener(shared: &Shared) -> SocketAddr {
+    let socket = |shared: &Shared| {
+        let new = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        let kept = new.try_clone().unwrap();
+        shared._unused.lock().unwrap().push(kept);
+        new
+    };
+    let listener = socket(shared);
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    listener.bind(&any.into()).unwrap();
+    listener.listen(0).unwrap();
+    let at = listener.local_addr().unwrap();
+    for _ in 0..4 {
+        let client = socket(shared);
+        client.set_nonblocking(true).unwrap();
+        drop(client.connect(&at));
+    }
+    at.as_socket().unwrap()
 }
 
 impl Shared {

@@ -122,6 +122,10 @@ impl Serve for Script {
         text(500, "broken".to_owned())
     }
 
+    fn draining(&self, _: &Connection) -> Response<ScriptBody> {
+        text(503, "draining".to_owned())
+    }
+
     fn refuse(&self, _: &Connection, fault: HeadFault) -> Response<Bytes> {
         let (status, reason) = match fault {
             HeadFault::Malformed => (400, "bad_request"),
