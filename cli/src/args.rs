@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::args_tools::{
     ApplyArgs, CheckArgs, ClientArgs, DemoArgs, DiffArgs, GetArgs, HealthArgs, RollbackArgs,
-    TokenArgs,
+    TokenArgs, TopArgs,
 };
 use crate::settings::Flags;
 use crate::size::SizeArgs;
@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Rollback(RollbackArgs),
     /// List what the control plane knows
     Get(GetArgs),
+    /// Watch the compartments, the fullest first
+    Top(TopArgs),
     /// Ask a URL, such as a gateway's /readyz: exit 0 when the answer is 2xx
     Health(HealthArgs),
     /// Work with API keys
@@ -96,6 +98,10 @@ pub(crate) struct ServingArgs {
     /// The limit of every --upstream: requests in flight, or unlimited
     #[arg(long, value_name = "N")]
     limit: Option<String>,
+    /// Decide and count by that limit, and refuse nobody by it
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true,
+          value_name = "BOOL")]
+    shadow: Option<String>,
 }
 
 /// Flags of a process with a control plane in it.
@@ -197,6 +203,7 @@ impl ServingArgs {
             ("workers", &self.workers),
             ("drain_timeout", &self.drain_timeout),
             ("limit", &self.limit),
+            ("shadow", &self.shadow),
         ]);
         flags.extend(lists(&[
             ("listen", &self.listen),

@@ -53,6 +53,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::History(args) => remote::history(&args),
         Command::Rollback(args) => remote::rollback(&args),
         Command::Get(args) => remote::get(&args),
+        Command::Top(args) => remote::top(&args),
         Command::Health(args) => tools::health(&args),
         Command::Token(args) => tools::token(&args.command),
         Command::Version => tools::version(),

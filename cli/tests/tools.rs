@@ -79,7 +79,7 @@ fn empty_pipe() -> std::process::ChildStdout {
 fn an_unknown_command_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     for args in [
-        &["top"][..],
+        &["advice"][..],
         &["up", "--listen-tls", "x"],
         &["get", "alerts"],
         &["size"],
@@ -177,6 +177,9 @@ fn a_policy_goes_in_comes_out_and_goes_back() {
     });
     let listed = tool(&["get", "compartments"], 0);
     assert!(listed.contains("route/a"), "{listed}");
+    let looks = tool(&["top", "--interval", "100ms", "--count", "3"], 0);
+    assert_eq!(looks.matches("route/a").count(), 3, "{looks}");
+    assert!(looks.contains("0.0/s"), "two looks are compared: {looks}");
     assert!(tool(&["get", "gateways"], 0).contains("running"));
     tool(&["get", "tenants"], 0);
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use compartment::{Figures, Limit};
+use compartment::{Figures, Limit, Mode, Rejection};
 use serde::Serialize;
 use wire::stream::proto;
 
@@ -370,12 +370,45 @@ fn add(total: &mut Figures, more: &Figures) {
     total.admitted = total.admitted.saturating_add(more.admitted);
     total.completed = total.completed.saturating_add(more.completed);
     total.leaked = total.leaked.saturating_add(more.leaked);
+    total.leak_suspected |= more.leak_suspected;
     total.oldest_permit_ms = total.oldest_permit_ms.max(more.oldest_permit_ms);
-    for (reason, count) in &more.rejected {
-        let sum = total.rejected.entry(*reason).or_default();
+    judged(total, more);
+    for (sum, more) in [
+        (&mut total.idle_us, more.idle_us),
+        (&mut total.busy_us, more.busy_us),
+        (&mut total.saturated_us, more.saturated_us),
+        (&mut total.in_flight_us, more.in_flight_us),
+    ] {
+        *sum = sum.saturating_add(more);
+    }
+    total.hold.merge(&more.hold);
+    total.wait.merge(&more.wait);
+    add_reasons(&mut total.rejected, &more.rejected);
+    total.saturation = wire::stream::saturation(total.limit, total.in_flight);
+}
+
+/// Adds what was judged and not enforced.
+fn judged(total: &mut Figures, more: &Figures) {
+    // While a change travels, what refuses somewhere is what an operator has to know.
+    total.mode = match (total.mode, more.mode) {
+        (Mode::Enforce, _) | (_, Mode::Enforce) => Mode::Enforce,
+        (Mode::Shadow, _) | (_, Mode::Shadow) => Mode::Shadow,
+        (Mode::Off, Mode::Off) => Mode::Off,
+    };
+    let candidates = total.candidate.zip(more.candidate);
+    total.candidate = candidates.map(|(one, other)| one.saturating_add(other));
+    total.candidate_rejected = total
+        .candidate_rejected
+        .saturating_add(more.candidate_rejected);
+    total.peak_recent = total.peak_recent.saturating_add(more.peak_recent);
+    add_reasons(&mut total.shadow_rejected, &more.shadow_rejected);
+}
+
+fn add_reasons(sums: &mut BTreeMap<Rejection, u64>, more: &BTreeMap<Rejection, u64>) {
+    for (reason, count) in more {
+        let sum = sums.entry(*reason).or_default();
         *sum = sum.saturating_add(*count);
     }
-    total.saturation = wire::stream::saturation(total.limit, total.in_flight);
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
 }
 
 /// The list in an answer: itself, or under its name.
-fn rows<'a>(said: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+pub(super) fn rows<'a>(said: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     said.as_array()
         .or_else(|| said.get(name)?.as_array())
         .into_iter()
@@ -41,35 +41,70 @@ fn rows<'a>(said: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
 fn compartments(said: &Value) -> Table {
     let mut table = Table::new(&[
         ("key", Side::Left),
+        ("mode", Side::Left),
         ("in flight", Side::Right),
+        ("peak", Side::Right),
         ("limit", Side::Right),
         ("reserved", Side::Right),
+        ("borrowed", Side::Right),
         ("queued", Side::Right),
-        ("peak", Side::Right),
+        ("hold p99", Side::Right),
         ("admitted", Side::Right),
         ("rejected", Side::Right),
+        ("would reject", Side::Right),
+        ("leaked", Side::Right),
     ]);
     for row in rows(said, "compartments") {
         // A compartment that nobody reports has no figures, which is not the same as zeros.
-        let rejected = row.get("rejected").and_then(Value::as_object);
-        let rejected = rejected.map(|by_reason| {
-            let counts = by_reason.values().filter_map(Value::as_u64);
-            counts.sum::<u64>().to_string()
-        });
-        let names = [
+        let mut cells: Vec<String> = [
             "key",
+            "mode",
             "in_flight",
+            "peak",
             "limit",
             "reserved",
+            "borrowed",
             "queued",
-            "peak",
-            "admitted",
-        ];
-        let mut cells: Vec<String> = names.iter().map(|name| cell(row, name)).collect();
-        cells.push(rejected.unwrap_or_default());
+        ]
+        .iter()
+        .map(|name| cell(row, name))
+        .collect();
+        cells.push(hold(row));
+        cells.push(cell(row, "admitted"));
+        cells.push(total(row, "rejected").map_or_else(String::new, |n| n.to_string()));
+        cells.push(would_reject(row));
+        cells.push(cell(row, "leaked"));
         table.row(cells);
     }
     table
+}
+
+/// All of a count by reason; `None` where nobody reports.
+pub(super) fn total(row: &Value, name: &str) -> Option<u64> {
+    let by_reason = row.get(name)?.as_object()?;
+    Some(by_reason.values().filter_map(Value::as_u64).sum())
+}
+
+/// What a limit in shadow, or a candidate, would have refused: `12 shadow`, `3 at 40`.
+pub(super) fn would_reject(row: &Value) -> String {
+    let of_candidate = row.get("candidate_rejected").and_then(Value::as_u64);
+    match (cell(row, "mode").as_str(), row.get("candidate")) {
+        ("shadow", _) => format!("{} shadow", total(row, "shadow_rejected").unwrap_or(0)),
+        (_, Some(Value::Number(candidate))) => {
+            format!("{} at {candidate}", of_candidate.unwrap_or(0))
+        }
+        _ => String::new(),
+    }
+}
+
+/// The 99th percentile of the hold times, in milliseconds.
+pub(super) fn hold(row: &Value) -> String {
+    let us = row.get("hold").and_then(|hold| hold.get("p99_us"));
+    match us.and_then(Value::as_u64) {
+        Some(us @ 0..1_000) => format!("{us}us"),
+        Some(us) => format!("{}ms", us / 1_000),
+        None => String::new(),
+    }
 }
 
 fn gateways(said: &Value) -> Table {
@@ -129,6 +164,29 @@ fn tenant_table(said: &Value) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_judged_and_not_enforced_has_its_column() {
+        let said = json!({"compartments": [
+            {"key": "route/a", "mode": "shadow", "limit": 5, "rejected": {},
+             "shadow_rejected": {"route_full": 3, "tenant_share": 1},
+             "hold": {"count": 9, "p50_us": 300, "p99_us": 12_300}},
+            {"key": "route/b", "mode": "enforce", "limit": 9, "candidate": 4,
+             "rejected": {"route_full": 2}, "candidate_rejected": 7,
+             "hold": {"count": 0, "p50_us": null, "p99_us": null}},
+            {"key": "route/silent", "limit": 9}]});
+        let text = compartments(&said).text();
+        let line = |key: &str| {
+            text.lines()
+                .find(|line| line.starts_with(key))
+                .unwrap()
+                .to_owned()
+        };
+        assert!(line("route/a").contains("4 shadow"), "{text}");
+        assert!(line("route/a").contains("12ms"), "{text}");
+        assert!(line("route/b").contains("7 at 4"), "{text}");
+        assert_eq!(line("route/silent").split_whitespace().count(), 2, "{text}");
+    }
 
     #[test]
     fn tenants_have_their_effective_limit_and_no_keys() {

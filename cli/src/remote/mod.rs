@@ -1,4 +1,5 @@
-//! Clients of the control plane's API: `apply`, `diff`, `export`, `history`, `rollback`, `get`.
+//! Clients of the control plane's API: `apply`, `diff`, `export`, `history`, `rollback`, `get`,
+//! `top`.
 //!
 //! Separate from the roles: these run, say something and end. They must never read the store of a
 //! control plane by another door than its API.
@@ -9,11 +10,13 @@ mod diff;
 mod get;
 mod history;
 pub(crate) mod http;
+mod top;
 
 pub(crate) use apply::run as apply;
 pub(crate) use diff::{export, run as diff};
 pub(crate) use get::run as get;
 pub(crate) use history::{list as history, rollback};
+pub(crate) use top::run as top;
 
 use std::io::Read as _;
 use std::path::Path;

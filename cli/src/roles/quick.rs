@@ -21,8 +21,14 @@ pub(super) fn policy(settings: &Settings) -> Result<Option<Loaded>, Failure> {
     let refused = |text: &str| Err(Failure::Setting(text.to_owned()));
     let upstreams = settings.all("upstream");
     match (upstreams, settings.text("limit")) {
+        ([], None) if settings.switch("shadow") => {
+            refused("--shadow has no effect without --upstream URL")
+        }
         ([], None) => Ok(None),
         ([], Some(_)) => refused("--limit has no effect without --upstream URL"),
+        (_, Some("unlimited")) if settings.switch("shadow") => {
+            refused("--shadow watches a limit, and unlimited is none: give --limit a number")
+        }
         (_, None) => refused(
             "--upstream needs --limit N: how many requests may be in flight there, or unlimited",
         ),
@@ -33,7 +39,8 @@ pub(super) fn policy(settings: &Settings) -> Result<Option<Loaded>, Failure> {
             refused("more than 100 --upstream: write a policy file")
         }
         (_, Some(limit)) => {
-            let text = document_of(upstreams, limit).to_string();
+            let shadow = settings.switch("shadow");
+            let text = document_of(upstreams, limit, shadow).to_string();
             document::load(&text, Syntax::Json)
                 .map(Some)
                 .map_err(|error| Failure::Quick(error.to_string()))
@@ -42,7 +49,7 @@ pub(super) fn policy(settings: &Settings) -> Result<Option<Loaded>, Failure> {
 }
 
 /// One upstream and one route for each text.
-fn document_of(upstreams: &[String], limit: &str) -> Value {
+fn document_of(upstreams: &[String], limit: &str, shadow: bool) -> Value {
     let limit: Value = limit
         .parse::<u32>()
         .map_or_else(|_| limit.into(), Value::from);
@@ -51,8 +58,12 @@ fn document_of(upstreams: &[String], limit: &str) -> Value {
     for text in upstreams {
         let (prefix, url) = split(text);
         let name = unused(&name_of(prefix), &endpoints);
+        let compartment = match shadow {
+            true => json!({ "limit": limit, "mode": "shadow" }),
+            false => json!({ "limit": limit }),
+        };
         routes.push(json!({
-            "id": name, "path": prefix, "upstream": name, "compartment": { "limit": limit },
+            "id": name, "path": prefix, "upstream": name, "compartment": compartment,
         }));
         endpoints.insert(name, json!({ "endpoints": [url] }));
     }
@@ -125,9 +136,21 @@ mod tests {
     }
 
     #[test]
+    fn in_shadow_every_limit_is_watched_and_none_is_enforced() {
+        let urls = ["/a=http://a:1", "http://b:2"].map(str::to_owned);
+        let document = document_of(&urls, "5", true);
+        for route in document["routes"].as_array().unwrap() {
+            let compartment = json!({"limit": 5, "mode": "shadow"});
+            assert_eq!(route["compartment"], compartment);
+        }
+        // Beyond what is guaranteed a route in shadow borrows: there must be room for that.
+        assert_eq!(document["gateway"]["capacity"], 1000);
+    }
+
+    #[test]
     fn every_prefix_gets_its_own_compartment() {
         let urls = ["/api/v1=http://a:1", "/api-v1=http://b:2?x=y", "http://c:3"];
-        let document = document_of(&urls.map(str::to_owned), "600");
+        let document = document_of(&urls.map(str::to_owned), "600", false);
         let ids: Vec<_> = document["routes"]
             .as_array()
             .unwrap()
@@ -155,6 +178,14 @@ mod tests {
             ("policy", &["p.toml"]),
         ];
         assert!(quick(&both).unwrap_err().contains("--policy"));
+        let shadow: [(&str, &[&str]); 1] = [("shadow", &["true"])];
+        assert!(quick(&shadow).unwrap_err().contains("--shadow"));
+        let unlimited: [(&str, &[&str]); 3] = [
+            ("upstream", &["http://a:1"]),
+            ("limit", &["unlimited"]),
+            ("shadow", &["true"]),
+        ];
+        assert!(quick(&unlimited).unwrap_err().contains("a number"));
         let refused = quick(&[("upstream", &["ftp://a:1"]), ("limit", &["5"])]).unwrap_err();
         assert!(refused.contains("endpoints"), "{refused}");
     }

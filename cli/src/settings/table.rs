@@ -28,6 +28,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("policy", Kind::Path),
     setting("upstream", Kind::Upstreams),
     setting("limit", Kind::Limit),
+    setting("shadow", Kind::Switch),
     setting("workers", Kind::Count),
     setting("drain_timeout", Kind::Span),
     setting("ready_file", Kind::Path),

@@ -9,7 +9,7 @@ use compartment::{Key, Level, Limit};
 use serde_json::{Map, Value as Json, json};
 
 use super::input::{self, CHANGE_BYTES_MAX, Seen};
-use super::{Problem, policy};
+use super::{Problem, around, policy};
 use crate::auth;
 use crate::fleet::FleetCompartment;
 use crate::limits::{COMMENT_BYTES_MAX, Fields};
@@ -65,6 +65,9 @@ pub(super) async fn one(
     };
     body.insert("generation".to_owned(), json!(current.about.number));
     body.insert("reporting".to_owned(), json!(figures.reporting_text()));
+    if let Some((policy, key)) = current.policy.as_ref().ok().zip(key.parse::<Key>().ok()) {
+        body.extend(around::members(&state, &current, policy, &key));
+    }
     Ok(axum::Json(Json::Object(body)).into_response())
 }
 
@@ -130,7 +133,11 @@ fn one_json(compartment: &FleetCompartment) -> Map<String, Json> {
 
 fn object(figures: &compartment::Figures) -> Map<String, Json> {
     match serde_json::to_value(figures) {
-        Ok(Json::Object(object)) => object,
+        Ok(Json::Object(mut object)) => {
+            object.insert("hold".to_owned(), around::times(&figures.hold));
+            object.insert("wait".to_owned(), around::times(&figures.wait));
+            object
+        }
         _ => Map::new(),
     }
 }

@@ -3,6 +3,7 @@
 //! Separate so that router, description and the test that compares them read the same table.
 //! Handlers read input and shape answers; they must never decide about a policy themselves.
 
+mod around;
 mod compartments;
 mod gateways;
 mod generations;

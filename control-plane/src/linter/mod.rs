@@ -76,6 +76,7 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
     }
     shape::lint_upstreams(policy, &mut findings);
     slices::lint(policy, &mut findings);
+    reach::lint_spare(policy, &mut findings);
     shape::lint_tenants(policy, &mut findings);
     findings.sort_by_key(|finding| finding.severity != Severity::Error);
     let more = findings.len().saturating_sub(FINDINGS_MAX);

@@ -9,6 +9,10 @@ use compartment::policy::{Path, Policy, Route};
 
 use super::shape::warning;
 use super::{Finding, Severity};
+use crate::sizing::{Exact, time};
+
+/// The most terms of a sum that a message spells out.
+const TERMS_SHOWN_MAX: usize = 8;
 
 /// Judges one route.
 pub(super) fn lint(path: &Path, policy: &Policy, route: &Route, findings: &mut Vec<Finding>) {
@@ -16,6 +20,7 @@ pub(super) fn lint(path: &Path, policy: &Policy, route: &Route, findings: &mut V
     slots(&here, policy, route, findings);
     tenants(&here, policy, route, findings);
     classes(&here, policy, route, findings);
+    streams(&here, policy, route, findings);
 }
 
 /// What is guaranteed and what can be borrowed, against the limit.
@@ -94,4 +99,68 @@ fn classes(here: &Path, policy: &Policy, route: &Route, findings: &mut Vec<Findi
         format!("has no effect: the route is {class} and no plan is sheddable")
     };
     findings.push(warning("effect", here.key("class_reserve"), message));
+}
+
+/// Streams have no guarantee: each of their slots is a spare one.
+fn streams(here: &Path, policy: &Policy, route: &Route, findings: &mut Vec<Finding>) {
+    let Some(stream) = route.compartment.stream else {
+        return;
+    };
+    let here = here.key("stream");
+    let spare = policy.gateway.spare;
+    let limit = stream.limit.slots();
+    if limit == Some(0) {
+        return;
+    }
+    if spare == 0 {
+        findings.push(Finding {
+            rule: "L12",
+            severity: Severity::Error,
+            path: here.key("limit"),
+            message: "no stream gets in: its slots are spare ones, and the gateway has 0"
+                .to_owned(),
+        });
+    } else if let Some(limit) = limit
+        && limit > spare
+    {
+        let message = format!("limit {limit} is never reached: there are {spare} spare slots");
+        findings.push(warning("L12", here.key("limit"), message));
+    }
+    if stream.idle > stream.age_max {
+        let written = |duration| time(Exact::seconds(duration));
+        let message = format!(
+            "a silence of {} never runs out: max_age {} does",
+            written(stream.idle),
+            written(stream.age_max)
+        );
+        findings.push(warning("bounds", here.key("idle"), message));
+    }
+}
+
+/// All streams together against the spare that bursts need too.
+pub(super) fn lint_spare(policy: &Policy, findings: &mut Vec<Finding>) {
+    let limits = policy
+        .routes
+        .iter()
+        .filter_map(|route| route.compartment.stream);
+    let slots: Vec<u64> = limits
+        .filter_map(|stream| stream.limit.slots().map(u64::from))
+        .filter(|slots| *slots > 0)
+        .collect();
+    let sum = slots.iter().fold(0_u64, |sum, n| sum.saturating_add(*n));
+    let spare = u64::from(policy.gateway.spare);
+    if slots.len() < 2 || sum < spare || spare == 0 {
+        return;
+    }
+    let mut terms: Vec<String> = slots.iter().map(u64::to_string).collect();
+    if terms.len() > TERMS_SHOWN_MAX {
+        terms.truncate(TERMS_SHOWN_MAX);
+        terms.push("…".to_owned());
+    }
+    let message = format!(
+        "streams may hold {} = {sum} of {spare} spare slots: then no route gets beyond its guarantee",
+        terms.join(" + ")
+    );
+    let gateway = Path::root().key("gateway").key("spare");
+    findings.push(warning("L12", gateway, message));
 }

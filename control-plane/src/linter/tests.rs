@@ -243,6 +243,10 @@ queue_wait="20ms" | | warning effect compartment.queue_wait | queue is 0
  | retry = { attempts = 5, budget = 0.1 } | warning L8 timeout.total | 5 x attempt 15 s = 75 s, 60 s
 tenant_limit = 30 | identify | |
 tenant_limit = 31 | identify | warning effect compartment.tenant_limit | 31, 30
+stream = { limit = 140, idle="60s", max_age="60s" } | | |
+stream = { limit = 141, idle="60s" } | | warning L12 compartment.stream.limit | 141, 140 spare
+stream = { limit = 2, idle="61s", max_age="60s" } | | warning bounds compartment.stream.idle | 61 s, 60 s
+stream = { limit = 0 } | | |
 class_reserve = 2 | | warning effect compartment.class_reserve | standard, sheddable
 class_reserve = 2 | identify | |
 class_reserve = 2 | class = "sheddable" | warning effect compartment.class_reserve | 30 - 2 = 28
@@ -307,6 +311,33 @@ fn slots_that_nobody_can_reach_are_told() {
             &["no request gets in", "0 spare"],
         )],
     );
+}
+
+/// Streams have no slots but the spare ones, which bursts need too.
+#[test]
+fn streams_that_use_up_the_spare_are_told() {
+    let mut policy = policy("", "stream = { limit = 70 }", "");
+    check(&policy, &[]);
+    policy.routes[1].compartment.stream = policy.routes[0].compartment.stream;
+    check(
+        &policy,
+        &[(
+            Severity::Warning,
+            "L12",
+            "gateway.spare",
+            &["70 + 70 = 140 of 140"],
+        )],
+    );
+    policy.gateway.spare = 0;
+    let none = |index: usize| -> (_, _, String) {
+        let path = format!("routes[{index}].compartment.stream.limit");
+        (Severity::Error, "L12", path)
+    };
+    let seen: Vec<_> = lint(&policy)
+        .into_iter()
+        .map(|finding| (finding.severity, finding.rule, finding.path.to_string()))
+        .collect();
+    assert_eq!(seen, [none(0), none(1)]);
 }
 
 /// A plan's cap on a route that is above what the route gives to all.

@@ -123,7 +123,7 @@ pub(super) fn page(
 }
 
 /// What the linter says of the values of one compartment.
-fn findings(current: &Published, policy: &Policy, key: &str) -> Vec<FindingRow> {
+pub(crate) fn findings(current: &Published, policy: &Policy, key: &str) -> Vec<FindingRow> {
     let Some(limit) = limits::place(&current.document, key, "limit") else {
         return Vec::new();
     };

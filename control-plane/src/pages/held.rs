@@ -8,6 +8,24 @@ use compartment::{Key, Level};
 use web::{Holders, Reading, SpareUse};
 
 use super::readings::Snapshot;
+use crate::state::AppState;
+
+/// What the API tells beside the figures of a compartment.
+pub(crate) struct Around {
+    /// Who holds its slots.
+    pub(crate) holders: Holders,
+    /// What is out of the spare.
+    pub(crate) spare: Option<SpareUse>,
+}
+
+/// The same that the page of `key` shows.
+pub(crate) fn around(state: &AppState, policy: &Policy, key: &Key) -> Around {
+    let snapshot = Snapshot::take(state);
+    Around {
+        holders: holders(&snapshot, policy, key),
+        spare: spare(&snapshot, policy, key),
+    }
+}
 
 /// Who holds the slots of `key`.
 pub(super) fn holders(snapshot: &Snapshot, policy: &Policy, key: &Key) -> Holders {

@@ -24,6 +24,8 @@ use http::{HeaderValue, StatusCode, header};
 use crate::request_id::RequestId;
 use crate::state::AppState;
 
+pub(crate) use compartment::findings;
+pub(crate) use held::around;
 pub(crate) use problem::PageError;
 pub(crate) use sign_in::redirect as redirect_to_sign_in;
 

@@ -96,6 +96,37 @@ fn cases() -> Vec<Case> {
             "/routes/0/compartment/tenant_share",
             &["unlimited"],
         ),
+        fine("route/a", json!({"stream": {"limit": 491}})),
+        warning(
+            "route/a",
+            json!({"stream": {"limit": 492}}),
+            "/routes/0/compartment/stream/limit",
+            &["492", "491 spare"],
+        ),
+        warning(
+            "route/a",
+            json!({"stream": {"limit": 2, "idle": "2h", "max_age": "1h"}}),
+            "/routes/0/compartment/stream/idle",
+            &["never runs out", "max_age"],
+        ),
+        error(
+            "route/a",
+            json!({"stream": {"limit": 2}, "limit": 493}),
+            "/routes/0/compartment/stream/limit",
+            &["no stream gets in"],
+        ),
+        error(
+            "route/a",
+            json!({"stream": {"limit": 2, "idel": "1s"}}),
+            "/routes/0/compartment/stream/idel",
+            &["unknown key", "idle"],
+        ),
+        error(
+            "route/a",
+            json!({"stream": {"limit": 1.5}}),
+            "/routes/0/compartment/stream/limit",
+            &["1.5", "whole number"],
+        ),
         // The guarantees of a, b and c are 2 + 3 + 4 = 9, whatever is changed to break the sum.
         fine("gateway", json!({"limit": 9})),
         error(

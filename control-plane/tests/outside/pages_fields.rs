@@ -235,6 +235,32 @@ async fn who_holds_what_waits_and_borrows_is_on_the_page() {
     ] {
         assert!(html.contains(words), "{words} in {html}");
     }
+    let one = plane.api("GET", "/compartments/route%2Fb", None).json();
+    assert_eq!(
+        one["hold"],
+        json!({"count": 50, "p50_us": 12_288, "p99_us": 12_288})
+    );
+    assert_eq!(one["holders"]["list"][0]["name"], json!("acme"));
+    assert_eq!(
+        one["spare"],
+        json!({"slots": 489, "borrowed": 5, "streams": 0, "free": 484})
+    );
+    let origin = json!({"name": "class_reserve", "value": "2", "from": "route b"});
+    assert!(
+        one["effective"].as_array().unwrap().contains(&origin),
+        "{one}"
+    );
+    assert_eq!(
+        one["findings"][0]["rule"],
+        json!("effect"),
+        "no plan is sheddable: {one}"
+    );
+    let list = plane.api("GET", "/compartments", None).json();
+    let listed = list["compartments"].as_array().unwrap();
+    assert!(
+        listed.iter().all(|one| one.get("effective").is_none()),
+        "not in the list"
+    );
     let (acme, zeta) = (html.find(">acme</a>"), html.find(">zeta</a>"));
     assert!(acme < zeta, "who holds most comes first");
     let tenant = plain("/compartments/tenant%2Facme");

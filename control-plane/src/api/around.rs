@@ -1,0 +1,74 @@
+//! What stands around one compartment: who holds it, values in force and who set them, findings.
+//!
+//! Separate because it is the same that the page shows, in JSON. It must never add a number that
+//! the page does not have, or leave out one that it has.
+
+use compartment::policy::Policy;
+use compartment::{Histogram, Key};
+use serde_json::{Map, Value as Json, json};
+use web::{Holder, effective_values};
+
+use crate::pages;
+use crate::rollout::Published;
+use crate::state::AppState;
+
+/// A histogram in three numbers; the quantiles are upper edges of its buckets.
+pub(super) fn times(histogram: &Histogram) -> Json {
+    json!({
+        "count": histogram.count(),
+        "p50_us": histogram.quantile_us(500),
+        "p99_us": histogram.quantile_us(990),
+    })
+}
+
+/// The members of one compartment that a list does not carry.
+pub(super) fn members(
+    state: &AppState,
+    current: &Published,
+    policy: &Policy,
+    key: &Key,
+) -> Map<String, Json> {
+    let around = pages::around(state, policy, key);
+    let mut body = Map::new();
+    let holders: Vec<Json> = around.holders.rows.iter().map(holder).collect();
+    body.insert(
+        "holders".to_owned(),
+        json!({ "kind": around.holders.kind, "list": holders, "more": around.holders.more }),
+    );
+    if let Some(spare) = around.spare {
+        let spare = json!({ "slots": spare.slots, "borrowed": spare.borrowed,
+                            "streams": spare.streams, "free": spare.free() });
+        body.insert("spare".to_owned(), spare);
+    }
+    let values = effective_values(&current.document, policy, key);
+    let values = values.into_iter().map(
+        |one| json!({ "name": one.name, "value": plain(&one.value), "from": one.origin.words() }),
+    );
+    body.insert("effective".to_owned(), values.collect());
+    let findings = pages::findings(current, policy, &key.to_string());
+    let findings = findings
+        .into_iter()
+        .map(|one| json!({ "rule": one.rule, "path": one.path, "message": one.message }));
+    body.insert("findings".to_owned(), findings.collect());
+    body
+}
+
+fn holder(holder: &Holder) -> Json {
+    let reading = &holder.reading;
+    json!({
+        "key": reading.key,
+        "name": holder.name,
+        "in_flight": reading.in_flight,
+        "peak": reading.peak,
+        "limit": reading.limit.map_or(json!("unlimited"), |limit| json!(limit)),
+        "borrowed": reading.borrowed,
+        "arrived": reading.arrived,
+        "rejected": reading.rejected,
+        "shadow_rejected": reading.shadow_rejected,
+    })
+}
+
+/// Pages keep number and unit together with a space that scripts do not expect.
+fn plain(text: &str) -> String {
+    text.replace('\u{a0}', " ")
+}
