@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use compartment::policy::{Value, check};
 use compartment::{
-    Caller, CellCache, Class, Compartment, Entry, Fittings, Hull, Key, Lane, Limit, Passage,
-    TenantCompartment, enter,
+    Caller, CellCache, Class, Compartment, Entry, Fittings, Hull, Key, Lane, Limit, Moment,
+    Passage, TenantCompartment, enter,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -102,7 +102,7 @@ fn together(beside: impl Fn() + Send + Sync, measure: impl FnOnce()) {
 
 fn benches(criterion: &mut Criterion) {
     let one = Compartment::new(&Key::Gateway, Limit::new(500).unwrap());
-    let admit = || drop(black_box(one.admit()));
+    let admit = || drop(black_box(one.admit(Moment::at(1))));
     criterion.bench_function("one level, one thread", |bench| bench.iter(admit));
     together(admit, || {
         criterion.bench_function("one level, two threads", |bench| bench.iter(admit));

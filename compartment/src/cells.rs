@@ -8,10 +8,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::stats::{Counts, Stats};
+use crate::ghost::CellGhost;
+use crate::stats::{Look, Stats};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use crate::word::{NoSlot, Word};
-use crate::{Figures, Level, Limit, Name, TenantCompartment};
+use crate::{Figures, Level, Limit, Mode, Moment, Name, TenantCompartment};
 
 /// How long a cell stays after its last request.
 pub const CELL_IDLE_US: u64 = 60_000_000;
@@ -35,6 +36,7 @@ pub(crate) struct Cell {
     pub(crate) word: Word,
     pub(crate) stats: Stats,
     pub(crate) key: Arc<str>,
+    pub(crate) ghost: CellGhost,
     /// Which of them are streams: these hold no slot of the route's own.
     streams: Streams,
 }
@@ -51,6 +53,21 @@ const CHANGES_SHIFT: u32 = 32;
 const ONE_CHANGE: u64 = 1 << CHANGES_SHIFT;
 
 impl Cell {
+    fn enter_under(&self, limit: Limit, lax: bool, at: Moment<'_>) -> Result<(), NoSlot> {
+        let (swap, entered) = self.word.enter_under(limit, lax);
+        self.stats.moved(at, swap);
+        entered.map(|_| ())
+    }
+
+    pub(crate) fn leave(&self, at: Moment<'_>) {
+        self.stats.moved(at, self.word.leave());
+    }
+
+    fn look(&self, look: Look) -> Figures {
+        self.stats
+            .figures(&self.key, Level::TenantRoute, &self.word, look)
+    }
+
     /// One of those in flight is a stream from now on. It holds no slot of the route's own.
     pub(crate) fn begin_stream(&self) {
         self.streams.0.fetch_add(ONE_CHANGE + 1, Ordering::AcqRel);
@@ -90,21 +107,18 @@ pub(crate) struct TenantCells {
     id: u64,
     route: Name,
     shards: [Mutex<Shard>; SHARDS],
-    /// Counters of removed cells.
-    idle: Stats,
-    idle_key: Arc<str>,
+    /// What the removed cells had counted; made with the first.
+    gone: Mutex<Option<Box<Figures>>>,
 }
 
 impl TenantCells {
     pub(crate) fn new(id: u64, route: Name) -> Self {
-        let idle_key = format!("route/{route}/tenant/_idle").into();
         let shards = std::array::from_fn(|_| Mutex::new(Shard::new()));
         Self {
             id,
             route,
             shards,
-            idle: Stats::default(),
-            idle_key,
+            gone: Mutex::new(None),
         }
     }
 
@@ -121,44 +135,71 @@ impl TenantCells {
     pub(crate) fn enter(
         &self,
         tenant: &TenantCompartment,
-        limit: Limit,
+        (limit, lax): (Limit, bool),
         cache: &mut CellCache,
-    ) -> (Arc<Cell>, Result<u32, NoSlot>) {
+        at: Moment<'_>,
+    ) -> (Arc<Cell>, Result<(), NoSlot>) {
         if let Some(cell) = cache.find(self.id, tenant.id) {
-            let entered = cell.word.enter_under(limit);
+            let entered = cell.enter_under(limit, lax, at);
             if entered != Err(NoSlot::Retired) {
                 return (Arc::clone(cell), entered);
             }
         }
-        let (cell, entered) = self.enter_cold(tenant.name(), limit);
+        // Entered while the shard is locked, so nobody can retire the cell in between.
+        let enter = |cell: &Cell| cell.enter_under(limit, lax, at);
+        let (cell, entered) = self.find_cold(tenant.name(), limit, at, enter);
         cache.remember(self.id, tenant.id, &cell);
         (cell, entered)
     }
 
-    /// Entered while the shard is locked, so nobody can retire the cell in between.
-    fn enter_cold(&self, tenant: &Name, limit: Limit) -> (Arc<Cell>, Result<u32, NoSlot>) {
+    /// The cell of `tenant` for a request that does not enter it, to count there.
+    pub(crate) fn note(
+        &self,
+        tenant: &TenantCompartment,
+        cache: &mut CellCache,
+        at: Moment<'_>,
+        count: impl Fn(&Stats),
+    ) {
+        if let Some(cell) = cache.find(self.id, tenant.id)
+            && !cell.word.load().is_retired()
+        {
+            return count(&cell.stats);
+        }
+        let count = |cell: &Cell| count(&cell.stats);
+        let (cell, ()) = self.find_cold(tenant.name(), Limit::UNLIMITED, at, count);
+        cache.remember(self.id, tenant.id, &cell);
+    }
+
+    fn find_cold<T>(
+        &self,
+        tenant: &Name,
+        limit: Limit,
+        at: Moment<'_>,
+        then: impl FnOnce(&Cell) -> T,
+    ) -> (Arc<Cell>, T) {
         let Some(shard) = self.shard(tenant) else {
-            let cell = Arc::new(self.fresh(tenant, limit));
-            let entered = cell.word.enter();
-            return (cell, entered);
+            let cell = Arc::new(self.fresh(tenant, limit, at));
+            let done = then(&cell);
+            return (cell, done);
         };
         let mut shard = lock(shard);
         if !shard.contains_key(tenant) && shard.len() >= CELLS_PER_SHARD_MAX {
-            self.evict_one(&mut shard);
+            self.evict_one(&mut shard, at.now_us);
         }
         let lodged = shard.entry(tenant.clone()).or_insert_with(|| Lodged {
-            cell: Arc::new(self.fresh(tenant, limit)),
+            cell: Arc::new(self.fresh(tenant, limit, at)),
             activity: 0,
             since_us: 0,
         });
-        let entered = lodged.cell.word.enter_under(limit);
-        (Arc::clone(&lodged.cell), entered)
+        let done = then(&lodged.cell);
+        (Arc::clone(&lodged.cell), done)
     }
 
-    fn fresh(&self, tenant: &Name, limit: Limit) -> Cell {
+    fn fresh(&self, tenant: &Name, limit: Limit, at: Moment<'_>) -> Cell {
         Cell {
             word: Word::new(limit, 0),
-            stats: Stats::default(),
+            stats: Stats::new(0, at.now_us),
+            ghost: CellGhost::new(),
             streams: Streams(AtomicU64::new(0)),
             key: format!("route/{}/tenant/{tenant}", self.route).into(),
         }
@@ -166,26 +207,33 @@ impl TenantCells {
 
     /// Makes room by removing an idle cell before its time; without one the shard grows by what
     /// is in flight, which the limits bound.
-    fn evict_one(&self, shard: &mut Shard) {
+    fn evict_one(&self, shard: &mut Shard, now_us: u64) {
         let idle = shard.iter().find(|(_, lodged)| lodged.cell.word.retire());
         let idle = idle.map(|(name, _)| name.clone());
         if let Some(gone) = idle.and_then(|name| shard.remove(&name)) {
-            self.fold(&gone.cell);
+            self.fold(&gone.cell, now_us);
         }
     }
 
-    fn fold(&self, gone: &Cell) {
-        self.idle.fold(&gone.stats.read(&gone.word));
+    fn fold(&self, cell: &Cell, now_us: u64) {
+        let figures = cell.look(Look::at(now_us));
+        let mut gone = lock(&self.gone);
+        let sum = gone.get_or_insert_with(|| {
+            let key = format!("route/{}/tenant/_idle", self.route);
+            let level = Level::TenantRoute;
+            Box::new(Figures::new(key, level, Limit::UNLIMITED))
+        });
+        sum.count_in(&figures);
     }
 
     /// Removes the cells whose last request ended `CELL_IDLE_US` ago.
     pub(crate) fn sweep(&self, now_us: u64) {
         for shard in &self.shards {
             lock(shard).retain(|_, lodged| {
-                let counts = lodged.cell.stats.read(&lodged.cell.word);
+                let activity = lodged.cell.stats.activity(&lodged.cell.word, now_us);
                 let busy = lodged.cell.word.load().in_flight() > 0;
-                if busy || lodged.since_us == 0 || counts.activity() != lodged.activity {
-                    lodged.activity = counts.activity();
+                if busy || lodged.since_us == 0 || activity != lodged.activity {
+                    lodged.activity = activity;
                     lodged.since_us = now_us.max(1);
                     return true;
                 }
@@ -193,7 +241,7 @@ impl TenantCells {
                 if !rested || !lodged.cell.word.retire() {
                     return true;
                 }
-                self.fold(&lodged.cell);
+                self.fold(&lodged.cell, now_us);
                 false
             });
         }
@@ -207,37 +255,40 @@ impl TenantCells {
     }
 
     /// Sets the limit of every live cell, as the policy has it now for that tenant.
-    pub(crate) fn resize(&self, limit_of: impl Fn(&Name) -> Option<Limit>) {
+    pub(crate) fn resize(
+        &self,
+        at: Moment<'_>,
+        lax: bool,
+        limit_of: impl Fn(&Name) -> Option<Limit>,
+    ) {
         for shard in &self.shards {
             for (name, lodged) in lock(shard).iter() {
-                lodged
-                    .cell
-                    .word
-                    .resize(limit_of(name).unwrap_or(Limit::UNLIMITED), 0);
+                let limit = limit_of(name).unwrap_or(Limit::UNLIMITED);
+                let cell = &lodged.cell;
+                cell.stats.moved(at, cell.word.resize(limit, 0, lax));
             }
         }
     }
 
     /// The figures of the live cells, then of `_idle` if any cell was removed.
-    pub(crate) fn figures(&self, each: &mut dyn FnMut(Figures)) {
+    pub(crate) fn figures(&self, look: Look, mode: Mode, each: &mut dyn FnMut(Figures)) {
         for shard in &self.shards {
             let cells: Vec<Arc<Cell>> = lock(shard)
                 .values()
                 .map(|lodged| Arc::clone(&lodged.cell))
                 .collect();
             for cell in cells {
-                each(
-                    cell.stats
-                        .figures(&cell.key, Level::TenantRoute, &cell.word),
-                );
+                each(Figures {
+                    mode,
+                    ..cell.look(look)
+                });
             }
         }
-        let nothing = Word::new(Limit::UNLIMITED, 0);
-        if self.idle.read(&nothing) != Counts::default() {
-            each(
-                self.idle
-                    .figures(&self.idle_key, Level::TenantRoute, &nothing),
-            );
+        if let Some(gone) = lock(&self.gone).as_deref() {
+            each(Figures {
+                mode,
+                ..gone.clone()
+            });
         }
     }
 }

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use crate::stats::Stats;
+use crate::stats::{Look, Stats};
 use crate::sync::OwnLine;
-use crate::word::{NoSlot, Word};
-use crate::{Figures, Key, Level, Limit, Rejection};
+use crate::word::{NoSlot, Picture, Swap, Word};
+use crate::{Figures, Key, Level, Limit, Moment, Rejection};
 
 /// A bounded number of requests in flight, with a key.
 #[derive(Debug)]
@@ -23,9 +23,14 @@ impl Compartment {
     /// A compartment of its own. Those of a policy are made by [`crate::Hull::apply`], and only
     /// a [`crate::Gauge`] of them is given away.
     pub fn new(key: &Key, limit: Limit) -> Self {
+        Self::made(key, limit, 0, 0)
+    }
+
+    /// One that counts in cells of so many cores.
+    pub(crate) fn made(key: &Key, limit: Limit, cores: usize, now_us: u64) -> Self {
         Self {
             word: OwnLine(Word::new(limit, 0)),
-            stats: Stats::default(),
+            stats: Stats::new(cores, now_us),
             key: key.to_string().into(),
             level: key.level(),
         }
@@ -57,28 +62,62 @@ impl Compartment {
     }
 
     /// Changes the limit. What is in flight keeps counting; nothing is killed.
-    pub fn resize(&self, limit: Limit) {
-        self.word.0.resize(limit, 0);
+    pub fn resize(&self, limit: Limit, now_us: u64) {
+        let swap = self.word.0.resize(limit, 0, false);
+        self.stats.moved(Moment::at(now_us), swap);
     }
 
     /// Takes one slot of this compartment alone.
-    pub fn admit(&self) -> Result<Permit<'_>, Rejection> {
-        match self.word.0.enter() {
-            Ok(in_flight) => {
-                self.stats.admit(in_flight);
-                Ok(Permit { of: self })
+    pub fn admit<'a>(&'a self, at: Moment<'a>) -> Result<Permit<'a>, Rejection> {
+        match self.enter(at) {
+            Ok(swap) => {
+                self.stats.admit(at, swap.after.in_flight());
+                Ok(Permit {
+                    of: self,
+                    at,
+                    until_us: at.now_us,
+                })
             }
             Err(why) => {
                 let why = rejection(self.level, why);
-                self.stats.reject(why);
+                self.stats.reject(at, why);
                 Err(why)
             }
         }
     }
 
+    /// Takes one slot of the word.
+    pub(crate) fn enter(&self, at: Moment<'_>) -> Result<Swap, NoSlot> {
+        let swap = self.word.0.enter()?;
+        self.stats.moved(at, swap);
+        Ok(swap)
+    }
+
+    /// Gives one slot of the word back.
+    pub(crate) fn leave(&self, at: Moment<'_>) {
+        self.stats.moved(at, self.word.0.leave());
+    }
+
+    /// Puts `after` in the place of `before`, or says what is there instead.
+    pub(crate) fn change(
+        &self,
+        at: Moment<'_>,
+        before: Picture,
+        after: Picture,
+    ) -> Result<(), Picture> {
+        self.word.0.change(before, after)?;
+        self.stats.moved(at, Swap { before, after });
+        Ok(())
+    }
+
     /// What this compartment says of itself.
-    pub fn figures(&self) -> Figures {
-        self.stats.figures(&self.key, self.level, &self.word.0)
+    pub fn figures(&self, now_us: u64) -> Figures {
+        self.look(Look::at(now_us))
+    }
+
+    pub(crate) fn look(&self, look: Look) -> Figures {
+        self.stats
+            .figures(&self.key, self.level, &self.word.0, look)
     }
 }
 
@@ -101,12 +140,26 @@ pub(crate) const fn rejection(level: Level, why: NoSlot) -> Rejection {
 #[derive(Debug)]
 pub struct Permit<'a> {
     of: &'a Compartment,
+    at: Moment<'a>,
+    until_us: u64,
+}
+
+impl Permit<'_> {
+    /// When it is that it will be dropped. Without this, the moment it was taken.
+    pub const fn seen_at(&mut self, now_us: u64) {
+        self.until_us = now_us;
+    }
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.of.stats.complete_untimed();
-        self.of.word.0.leave();
+        let held_us = self.until_us.saturating_sub(self.at.now_us);
+        let at = Moment {
+            now_us: self.until_us,
+            ..self.at
+        };
+        self.of.stats.complete(at, held_us);
+        self.of.leave(at);
     }
 }
 
@@ -118,13 +171,14 @@ mod tests {
     fn a_permit_gives_itself_back_on_unwinding() {
         let one = Compartment::new(&Key::Gateway, Limit::new(1).unwrap());
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _permit = one.admit().unwrap();
-            assert_eq!(one.admit().err(), Some(Rejection::GatewayFull));
+            let _permit = one.admit(Moment::at(1)).unwrap();
+            let refused = one.admit(Moment::at(1)).err();
+            assert_eq!(refused, Some(Rejection::GatewayFull));
             panic!("the work failed");
         }));
         assert!(panicked.is_err());
         assert_eq!(one.in_flight(), 0);
-        let figures = one.figures();
+        let figures = one.figures(1);
         assert_eq!(
             (figures.admitted, figures.completed, figures.arrived),
             (1, 1, 2)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::cells::{Cell, CellCache};
 use crate::compartment::rejection;
-use crate::passage::{Caller, Lane};
+use crate::passage::{Caller, Lane, moment};
 use crate::permits::Permits;
 use crate::queue::Ticket;
 use crate::route::{Ask, Step};
@@ -17,7 +17,7 @@ use crate::share;
 use crate::stats::Stats;
 use crate::waiting::Waiting;
 use crate::word::{NoSlot, Picture};
-use crate::{Class, Level, Limit, Rejection};
+use crate::{Class, Level, Limit, Moment, Rejection};
 
 /// How often a tenant's request looks again for its share while others of the same tenant are
 /// between two levels and may turn back. Bounded: then it is refused.
@@ -78,21 +78,25 @@ impl<L: Lane> Permits<L> {
             class_reserve: passage.class_reserve,
             queue_max: passage.queue_max,
             until_us: caller.until_us.unwrap_or(u64::MAX),
-            now_us: self.lane.now_us(),
         };
-        let why = match passage.route.enter(ask) {
+        let why = match passage.route.enter(moment(&self.lane), ask) {
             Step::Slot(before) => {
                 self.route = true;
-                return self.finish(before).map(|()| Climb::Top);
+                let cache = Some(cache);
+                return self.finish(before, sheddable, cache).map(|()| Climb::Top);
             }
             Step::Waits(ticket) => return Ok(Climb::Waits(ticket)),
-            Step::NoSpare => return Err(self.no_spare()),
+            Step::NoSpare => {
+                self.note_candidate(cache);
+                return Err(self.no_spare());
+            }
             Step::Full => rejection(passage.route.slots.level(), NoSlot::Full),
             Step::Closed => Rejection::Closed,
             Step::ClassReserve => Rejection::ClassReserve,
             Step::QueueFull => Rejection::QueueFull,
             Step::TooLate => Rejection::DeadlineTooShort,
         };
+        self.note_candidate(cache);
         Err(self.refuse(Level::Route, why))
     }
 
@@ -104,10 +108,12 @@ impl<L: Lane> Permits<L> {
         let Some(tenant) = self.lane.tenant(index) else {
             return Ok(());
         };
-        if let Err(why) = tenant.word.enter() {
+        let at = moment(&self.lane);
+        if let Err(why) = tenant.enter(at) {
             let why = rejection(Level::Tenant, why);
             let used = tenant.used();
             return Err(refused(
+                at,
                 &used.stats,
                 &used.key,
                 Level::Tenant,
@@ -121,9 +127,11 @@ impl<L: Lane> Permits<L> {
             return Ok(());
         }
         let limit = caller.route_limit.unwrap_or(Limit::UNLIMITED);
-        let (cell, entered) = passage.home.cells.enter(tenant, limit, cache);
+        let lax = passage.home.word().load().is_lax();
+        let cells = &passage.home.cells;
+        let (cell, entered) = cells.enter(tenant, (limit, lax), cache, at);
         if let Err(why) = entered {
-            return Err(refuse_in(&cell, rejection(Level::TenantRoute, why)));
+            return Err(refuse_in(at, &cell, rejection(Level::TenantRoute, why)));
         }
         if passage.is_of_streams() {
             cell.begin_stream();
@@ -133,20 +141,27 @@ impl<L: Lane> Permits<L> {
         let now = passage.route.word().load();
         let most = passage.share.and_then(|share| share::most_of(share, now));
         let refused = !now.is_closed() && most.is_some_and(|most| cell.calls() > most);
-        let refused = refused.then(|| refuse_in(&cell, Rejection::TenantShare));
+        let refused = refused.then(|| refuse_in(at, &cell, Rejection::TenantShare));
         self.cell = Some(cell);
         refused.map_or(Ok(()), Err)
     }
 
     /// From a slot of the route to the top; `before` is the route's word without it.
-    pub(crate) fn finish(&mut self, before: Picture) -> Result<(), Refusal> {
+    pub(crate) fn finish(
+        &mut self,
+        before: Picture,
+        sheddable: bool,
+        cache: Option<&mut CellCache>,
+    ) -> Result<(), Refusal> {
         self.check_share(before)?;
+        self.judge(sheddable, cache);
+        let at = moment(&self.lane);
         let passage = self.lane.passage();
-        if let Err(why) = passage.upstream.word.0.enter() {
+        if let Err(why) = passage.upstream.enter(at) {
             return Err(self.refuse(Level::Upstream, rejection(Level::Upstream, why)));
         }
         self.upstream = true;
-        if let Err(why) = passage.gateway.word.0.enter() {
+        if let Err(why) = passage.gateway.enter(at) {
             return Err(self.refuse(Level::Gateway, rejection(Level::Gateway, why)));
         }
         self.gateway = true;
@@ -171,7 +186,7 @@ impl<L: Lane> Permits<L> {
             }
             std::hint::spin_loop();
         }
-        Err(refuse_in(cell, Rejection::TenantShare))
+        Err(refuse_in(moment(&self.lane), cell, Rejection::TenantShare))
     }
 
     /// Beyond the guarantee and nothing to borrow. The levels below the ceiling go first in the
@@ -204,18 +219,26 @@ impl<L: Lane> Permits<L> {
                 &passage.route.slots
             }
         };
-        refused(&at.stats, at.key(), at.level(), at.limit(), why)
+        let now = moment(&self.lane);
+        refused(now, &at.stats, at.key(), at.level(), at.limit(), why)
     }
 }
 
-fn refuse_in(cell: &Cell, why: Rejection) -> Refusal {
+fn refuse_in(at: Moment<'_>, cell: &Cell, why: Rejection) -> Refusal {
     let limit = cell.word.load().limit();
-    refused(&cell.stats, &cell.key, Level::TenantRoute, limit, why)
+    refused(at, &cell.stats, &cell.key, Level::TenantRoute, limit, why)
 }
 
 /// Counted before anything is given back, so that a cell about to be removed has its counts.
-fn refused(stats: &Stats, key: &Arc<str>, level: Level, limit: Limit, why: Rejection) -> Refusal {
-    stats.reject(why);
+fn refused(
+    at: Moment<'_>,
+    stats: &Stats,
+    key: &Arc<str>,
+    level: Level,
+    limit: Limit,
+    why: Rejection,
+) -> Refusal {
+    stats.reject(at, why);
     Refusal {
         rejection: why,
         level,

@@ -6,13 +6,14 @@
 
 use std::task::Waker;
 
+use crate::Moment;
 use crate::queue::{Line, Next, Ticket, Turn, Who};
 use crate::route::{Ask, Route, Step, Took};
 use crate::word::{NoSlot, Picture};
 
 impl Route {
     /// For a request that found no slot for it, or others before it.
-    pub(crate) fn enter_line(&self, ask: Ask, now: Picture) -> Step {
+    pub(crate) fn enter_line(&self, at: Moment<'_>, ask: Ask, now: Picture) -> Step {
         if matches!(now.no_slot(), NoSlot::Closed | NoSlot::Retired) {
             return Step::Closed;
         }
@@ -21,15 +22,15 @@ impl Route {
         }
         let mut wakers = Vec::new();
         let mut line = self.queue.line();
-        let step = self.join(ask, &mut line, &mut wakers);
+        let step = self.join(at, ask, &mut line, &mut wakers);
         drop(line);
         wakers.into_iter().for_each(Waker::wake);
         step
     }
 
-    fn join(&self, ask: Ask, line: &mut Line, wakers: &mut Vec<Waker>) -> Step {
-        let mut loan = self.loan(ask.sheddable, ask.now_us);
+    fn join(&self, at: Moment<'_>, ask: Ask, line: &mut Line, wakers: &mut Vec<Waker>) -> Step {
         let mut now = self.word().load();
+        let mut loan = self.loan(at, ask.sheddable, now);
         loop {
             if now.is_closed() {
                 return Step::Closed;
@@ -37,7 +38,7 @@ impl Route {
             // Nobody in the line may have a slot that is free: else it would have it. What is
             // free is kept from all of them, or came free when nobody was here.
             if !now.is_full() && !line.keeps_out(ask.sheddable, now.free()) {
-                match self.take(now, &mut loan) {
+                match self.take(at, now, &mut loan) {
                     Took::Slot => return Step::Slot(now),
                     Took::NoSpare => return Step::NoSpare,
                     Took::Again(seen) => now = seen,
@@ -48,7 +49,7 @@ impl Route {
                 return ask.refusal(now);
             }
             let who = self.who(ask);
-            if ask.now_us >= who.useful_until_us {
+            if at.now_us >= who.useful_until_us {
                 return Step::TooLate;
             }
             // Set in the same swap that sees no slot free: whoever leaves from now on comes to
@@ -81,24 +82,24 @@ impl Route {
         }
     }
 
-    pub(crate) fn hand_over(&self, now_us: u64) {
+    pub(crate) fn hand_over(&self, at: Moment<'_>) {
         let mut wakers = Vec::new();
         let mut line = self.queue.line();
         // With the waiters bit set and the line locked nobody else changes the word; should the
         // bit be gone again, the swap below fails and looks anew.
         let mut now = self.word().load();
         loop {
-            let next = line.next(now.left().free(), now_us, &mut wakers);
-            if let Some(next) = next.filter(|next| self.passes_on(*next, now, now_us)) {
+            let next = line.next(now.left().free(), at.now_us, &mut wakers);
+            if let Some(next) = next.filter(|next| self.passes_on(*next, now, at.now_us)) {
                 // The slot, its guarantee or its loan go to the waiter as they are.
-                self.slots.stats.begin_pending();
-                line.grant(next, now_us, &mut wakers);
+                self.slots.stats.begin_pending(at);
+                line.grant(next, at.now_us, &mut wakers);
                 break;
             }
-            match self.word().change(now, now.left()) {
+            match self.slots.change(at, now, now.left()) {
                 Ok(()) => {
-                    self.return_loan(now, now_us);
-                    self.admit_waiters(&mut line, now_us, &mut wakers);
+                    self.return_loan(now, at.now_us);
+                    self.admit_waiters(at, &mut line, &mut wakers);
                     break;
                 }
                 Err(seen) => now = seen,
@@ -112,18 +113,19 @@ impl Route {
     /// Whether the slot of one who leaves goes to a waiter as it is. Not one above a lowered
     /// limit; and a borrowed one only where it might be borrowed anew.
     fn passes_on(&self, next: Next, now: Picture, now_us: u64) -> bool {
-        let as_it_is = now.borrowed() == 0 || self.lends_anew(next, now_us);
+        let as_it_is = now.borrowed() == 0 || self.lends_anew(next, now, now_us);
         as_it_is && now.in_flight() <= now.slots()
     }
 
     /// The spare slots may have been lowered, the credit used up, and a sheddable request may
     /// borrow less than others: it asks once more.
-    fn lends_anew(&self, next: Next, now_us: u64) -> bool {
+    fn lends_anew(&self, next: Next, now: Picture, now_us: u64) -> bool {
         let (slots, used) = self.spare().read();
         let paid = self
             .credit
             .as_ref()
             .is_none_or(|credit| credit.is_positive(now_us));
+        let paid = paid || now.is_lax();
         used <= slots && !next.sheddable && paid
     }
 
@@ -159,7 +161,7 @@ impl Route {
     }
 
     /// Gives what is free to those who wait, and ends the wait of those who will get nothing.
-    pub(crate) fn admit_waiters(&self, line: &mut Line, now_us: u64, wakers: &mut Vec<Waker>) {
+    pub(crate) fn admit_waiters(&self, at: Moment<'_>, line: &mut Line, wakers: &mut Vec<Waker>) {
         let mut now = self.word().load();
         while !line.is_empty() {
             if now.is_closed() {
@@ -169,14 +171,14 @@ impl Route {
             if now.is_full() {
                 return;
             }
-            let Some(next) = line.next(now.free(), now_us, wakers) else {
+            let Some(next) = line.next(now.free(), at.now_us, wakers) else {
                 return;
             };
-            let mut loan = self.loan(next.sheddable, now_us);
-            match self.take(now, &mut loan) {
+            let mut loan = self.loan(at, next.sheddable, now);
+            match self.take(at, now, &mut loan) {
                 Took::Slot => {
-                    self.slots.stats.begin_pending();
-                    line.grant(next, now_us, wakers);
+                    self.slots.stats.begin_pending(at);
+                    line.grant(next, at.now_us, wakers);
                     now = now.entered();
                 }
                 Took::NoSpare => line.take(next, Turn::NoSpare, wakers),

@@ -8,14 +8,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::compartment::Compartment;
-use crate::credit::Terms;
+use crate::numbers::{Make, Numbers, tenant_route_limit, terms};
 use crate::passage::Passage;
-use crate::policy::{self, Policy, Tenant, Unknown};
+use crate::policy::{Policy, Tenant, Unknown};
 use crate::roster::{Retire, Roster};
 use crate::route::Route;
+use crate::seat::Seats;
 use crate::spare::Spare;
+use crate::stats::Look;
 use crate::sync::{Mutex, OwnLine, lock};
-use crate::{Figures, Key, Level, Limit, Name, TenantCompartment};
+use crate::{Figures, Key, Level, Limit, Mode, Moment, Name, Seat, TenantCompartment};
 
 /// No name begins with an underscore that a policy could choose.
 const DEPARTED: &str = "tenant/_departed";
@@ -25,12 +27,15 @@ const DEPARTED: &str = "tenant/_departed";
 pub struct Hull {
     gateway: Arc<Compartment>,
     spare: Arc<OwnLine<Spare>>,
+    seats: Arc<Seats>,
     /// Taken by those who apply, sweep or report; never by a request.
     rosters: Mutex<Rosters>,
 }
 
 #[derive(Debug)]
 struct Rosters {
+    /// Cells of counts that each shared compartment has.
+    cores: usize,
     next_id: u64,
     applied: bool,
     routes: Roster<Route>,
@@ -61,10 +66,18 @@ impl Default for Hull {
 impl Hull {
     /// A hull without any compartment but the ceiling, which is closed until a policy comes.
     pub fn new() -> Self {
+        Self::with_cores(0)
+    }
+
+    /// The same for a process with so many serving threads: each counts in cells of its own.
+    pub fn with_cores(cores: usize) -> Self {
+        let gateway = Compartment::made(&Key::Gateway, Limit::CLOSED, cores, 0);
         Self {
-            gateway: Arc::new(Compartment::new(&Key::Gateway, Limit::CLOSED)),
+            gateway: Arc::new(gateway),
             spare: Arc::new(OwnLine(Spare::new())),
+            seats: Seats::new(cores),
             rosters: Mutex::new(Rosters {
+                cores,
                 next_id: 0,
                 applied: false,
                 routes: Roster::new(),
@@ -76,6 +89,11 @@ impl Hull {
         }
     }
 
+    /// A seat for one serving thread; `None` when all are taken.
+    pub fn seat(&self) -> Option<Seat> {
+        self.seats.take()
+    }
+
     /// Puts the numbers of a policy into the live compartments and makes those that are missing.
     ///
     /// Requests go on meanwhile, under the numbers as they are at each moment. While spare slots
@@ -84,14 +102,14 @@ impl Hull {
         let mut rosters = lock(&self.rosters);
         let (spare, _) = self.spare();
         self.spare.0.set_limit(spare.min(policy.gateway.spare));
-        self.gateway.resize(finite(policy.gateway.capacity));
-        let upstreams = rosters.upstreams(policy);
-        let tenants = rosters.tenants(policy);
+        self.gateway.resize(finite(policy.gateway.capacity), now_us);
+        let upstreams = rosters.upstreams(policy, now_us);
+        let tenants = rosters.tenants(policy, now_us);
         let routes = rosters.routes(policy, &self.spare, now_us);
         let streams = rosters.streams(policy, &self.spare, now_us);
         self.spare.0.set_limit(policy.gateway.spare);
         rosters.applied = true;
-        rosters.let_go();
+        rosters.let_go(now_us);
         let passages = policy
             .routes
             .iter()
@@ -137,7 +155,7 @@ impl Hull {
             rosters.streams.sweep(now_us);
             rosters.upstreams.sweep(now_us);
             rosters.tenants.sweep(now_us);
-            rosters.let_go();
+            rosters.let_go(now_us);
             rosters.routes.all()
         };
         for route in routes.0.iter().chain(&routes.1) {
@@ -153,15 +171,25 @@ impl Hull {
     }
 
     /// The figures of every compartment. `oldest_permit_ms` is the host's to fill.
-    pub fn figures(&self) -> Vec<Figures> {
+    pub fn figures(&self, now_us: u64) -> Vec<Figures> {
         let mut all = Vec::new();
-        self.each_figures(&mut |figures| all.push(figures));
+        self.each_figures(now_us, &mut |figures| all.push(figures));
         all
     }
 
     /// The same one by one, without keeping them: ceiling, upstreams, routes each with its
     /// tenants' cells, their streams, tenants.
-    pub fn each_figures(&self, each: &mut dyn FnMut(Figures)) {
+    pub fn each_figures(&self, now_us: u64, each: &mut dyn FnMut(Figures)) {
+        self.look(Look::at(now_us), each);
+    }
+
+    /// The same for a report: the recent peaks begin anew.
+    pub fn report(&self, now_us: u64, each: &mut dyn FnMut(Figures)) {
+        let takes_peak = true;
+        self.look(Look { now_us, takes_peak }, each);
+    }
+
+    fn look(&self, look: Look, each: &mut dyn FnMut(Figures)) {
         let (upstreams, routes, streams, tenants) = {
             let rosters = lock(&self.rosters);
             if !rosters.applied {
@@ -174,28 +202,30 @@ impl Hull {
                 rosters.tenants.all(),
             )
         };
-        each(self.gateway.figures());
+        each(self.gateway.look(look));
         for upstream in upstreams.0.iter().chain(&upstreams.1) {
-            each(upstream.figures());
+            each(upstream.look(look));
         }
         for route in routes.0.iter().chain(&routes.1) {
-            each(route.slots.figures());
-            route.cells.figures(each);
+            let figures = route.look(look);
+            let mode = figures.mode;
+            each(figures);
+            route.cells.figures(look, mode, each);
         }
         for streams in streams.0.iter().chain(&streams.1) {
-            each(streams.slots.figures());
+            each(streams.look(look));
         }
         for tenant in tenants.0.iter().chain(&tenants.1) {
-            each(tenant.figures());
+            each(tenant.look(look));
         }
     }
 }
 
 impl Rosters {
     /// Lets go of what went out of use.
-    fn let_go(&mut self) {
+    fn let_go(&mut self, now_us: u64) {
         for tenant in self.tenants.take_gone() {
-            self.departed.count_in(&tenant.figures());
+            self.departed.count_in(&tenant.look(Look::at(now_us)));
         }
         drop((
             self.routes.take_gone(),
@@ -204,17 +234,21 @@ impl Rosters {
         ));
     }
 
-    fn upstreams(&mut self, policy: &Policy) -> Arc<Vec<Arc<Compartment>>> {
+    fn upstreams(&mut self, policy: &Policy, now_us: u64) -> Arc<Vec<Arc<Compartment>>> {
         let names = policy.upstreams.iter().map(|upstream| &upstream.id);
-        let make = |name: &Name| Compartment::new(&Key::Upstream(name.clone()), Limit::CLOSED);
+        let cores = self.cores;
+        let make = |name: &Name| {
+            let key = Key::Upstream(name.clone());
+            Compartment::made(&key, Limit::CLOSED, cores, now_us)
+        };
         let upstreams = self.upstreams.name_all(names, make, |_| ());
         for (asked, upstream) in policy.upstreams.iter().zip(upstreams.iter()) {
-            upstream.resize(asked.limit);
+            upstream.resize(asked.limit, now_us);
         }
         upstreams
     }
 
-    fn tenants(&mut self, policy: &Policy) -> Arc<Vec<Arc<TenantCompartment>>> {
+    fn tenants(&mut self, policy: &Policy, now_us: u64) -> Arc<Vec<Arc<TenantCompartment>>> {
         let unknown = match policy.identify.as_ref().map(|identify| identify.unknown) {
             Some(Unknown::Shared { limit }) => Some((Name::unknown_tenant(), limit)),
             Some(Unknown::Reject) | None => None,
@@ -227,13 +261,13 @@ impl Rosters {
         let next_id = &mut self.next_id;
         let make = |name: &Name| {
             *next_id += 1;
-            TenantCompartment::new(*next_id, name.clone(), Limit::CLOSED)
+            TenantCompartment::new(*next_id, name.clone(), Limit::CLOSED, now_us)
         };
         let tenants = self
             .tenants
             .name_all(all.clone().map(|(name, _)| name), make, |_| ());
         for ((_, limit), tenant) in all.zip(tenants.iter()) {
-            tenant.word.resize(limit, 0);
+            tenant.resize(limit, Moment::at(now_us));
         }
         tenants
     }
@@ -244,10 +278,19 @@ impl Rosters {
         spare: &Arc<OwnLine<Spare>>,
         now_us: u64,
     ) -> Arc<Vec<Arc<Route>>> {
-        let next_id = &mut self.next_id;
+        let (cores, next_id) = (self.cores, &mut self.next_id);
         let make = |name: &Name| {
             *next_id += 1;
-            Route::new(*next_id, name, Arc::clone(spare))
+            let id = *next_id;
+            Route::new(
+                name,
+                Make {
+                    id,
+                    cores,
+                    now_us,
+                    spare,
+                },
+            )
         };
         let names = policy.routes.iter().map(|route| &route.id);
         let routes = self
@@ -258,8 +301,10 @@ impl Rosters {
         for (index, (asked, route)) in policy.routes.iter().zip(routes.iter()).enumerate() {
             let own = &asked.compartment;
             route.set_terms(terms, now_us);
-            route.resize(own.limit, own.reserved, own.class_reserve, now_us);
-            route.cells.resize(|name| {
+            let at = Moment::at(now_us);
+            route.resize(at, Numbers::of(own));
+            let lax = own.mode != Mode::Enforce;
+            route.cells.resize(at, lax, |name| {
                 let by_name: &HashMap<&Name, &Tenant> = by_name.get_or_init(|| {
                     policy
                         .tenants
@@ -282,10 +327,19 @@ impl Rosters {
         spare: &Arc<OwnLine<Spare>>,
         now_us: u64,
     ) -> Vec<Option<Arc<Route>>> {
-        let next_id = &mut self.next_id;
+        let (cores, next_id) = (self.cores, &mut self.next_id);
         let make = |name: &Name| {
             *next_id += 1;
-            Route::of_streams(*next_id, name, Arc::clone(spare))
+            let id = *next_id;
+            Route::of_streams(
+                name,
+                Make {
+                    id,
+                    cores,
+                    now_us,
+                    spare,
+                },
+            )
         };
         let with_streams = policy
             .routes
@@ -298,39 +352,12 @@ impl Rosters {
         let of_route = routes.map(|asked| {
             let limit = asked.compartment.stream?.limit;
             let streams = streams.next()?;
-            streams.resize(limit, 0, 0, now_us);
+            let numbers = Numbers::of_streams(&asked.compartment, limit);
+            streams.resize(Moment::at(now_us), numbers);
             Some(Arc::clone(streams))
         });
         of_route.collect()
     }
-}
-
-/// One tenant's hard cap on one route: the tighter of the route's `tenant_limit` and the plan's
-/// limit for this route; `None` when neither is set. No tenant: the shared unknown one.
-pub fn tenant_route_limit(policy: &Policy, route: usize, tenant: Option<&Tenant>) -> Option<Limit> {
-    let own = policy
-        .routes
-        .get(route)
-        .and_then(|route| route.compartment.tenant_limit);
-    let plan = tenant
-        .and_then(|tenant| tenant.plan)
-        .and_then(|plan| policy.plans.get(plan));
-    let planned = plan.and_then(|plan| plan.routes.iter().find(|(index, _)| *index == route));
-    match (own, planned.map(|(_, limit)| *limit)) {
-        (Some(own), Some(planned)) => Some(own.tighter(planned)),
-        (own, planned) => own.or(planned),
-    }
-}
-
-/// Every route that can go beyond its guarantee earns the same part of the spare slots.
-fn terms(policy: &Policy) -> Terms {
-    let borrows = |route: &&policy::Route| {
-        let own = &route.compartment;
-        own.limit.slots().is_none_or(|slots| slots > own.reserved)
-    };
-    let borrowers = policy.routes.iter().filter(borrows).count();
-    let borrowers = u32::try_from(borrowers).unwrap_or(u32::MAX);
-    Terms::new(policy.gateway.spare, borrowers)
 }
 
 /// A capacity is checked to be in range; should one not be, nothing is admitted.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::compartment::Compartment;
 use crate::policy::Millionths;
 use crate::route::Route;
-use crate::{Balance, Class, Level, Limit, TenantCompartment};
+use crate::{Balance, Class, Level, Limit, Moment, Seat, TenantCompartment};
 
 /// The host's side of one request: a cheap handle that the permits keep to the end.
 ///
@@ -22,6 +22,19 @@ pub trait Lane {
     fn tenant(&self, index: u32) -> Option<&TenantCompartment>;
     /// Microseconds on a clock that never goes back.
     fn now_us(&self) -> u64;
+    /// The seat of the thread that all of this happens on, one of the same hull. Without one
+    /// the counts are shared with every other thread.
+    fn seat(&self) -> Option<&Seat> {
+        None
+    }
+}
+
+/// Now, and who says so.
+pub(crate) fn moment<L: Lane>(lane: &L) -> Moment<'_> {
+    Moment {
+        seat: lane.seat(),
+        now_us: lane.now_us(),
+    }
 }
 
 /// Who asks, as the host has found out.

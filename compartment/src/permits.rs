@@ -8,7 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::cells::Cell;
-use crate::passage::Lane;
+use crate::ghost::Shades;
+use crate::passage::{Lane, moment};
 
 /// One request's slots on every level; given back on drop, on unwinding too. Not `Clone`: one
 /// entry, one proof.
@@ -22,6 +23,10 @@ pub struct Permits<L: Lane> {
     pub(crate) route: bool,
     pub(crate) upstream: bool,
     pub(crate) gateway: bool,
+    /// What is in the ghosts of the route, while its slot is held.
+    pub(crate) shades: Shades,
+    /// In the ghost of the cell.
+    pub(crate) cell_shade: bool,
     /// When every level had admitted; 0 before that.
     since_us: u64,
     /// When the slot of the route was exchanged for one of its streams; 0: it was not.
@@ -37,6 +42,11 @@ impl<L: Lane> Permits<L> {
             route: false,
             upstream: false,
             gateway: false,
+            shades: Shades {
+                shadow: false,
+                candidate: false,
+            },
+            cell_shade: false,
             since_us: 0,
             moved_us: 0,
         }
@@ -64,27 +74,31 @@ impl<L: Lane> Permits<L> {
     pub(crate) fn leave_route(&self) {
         let held_us = self.held_since(self.since_us.max(self.moved_us));
         let route = &self.lane.passage().route;
-        held_us.inspect(|held_us| route.slots.stats.complete(*held_us));
-        route.leave(self.lane.now_us());
+        let at = moment(&self.lane);
+        held_us.inspect(|held_us| route.slots.stats.complete(at, *held_us));
+        route.ghosts.leave(self.shades);
+        route.leave(at);
     }
 
     /// Every level has admitted: now, and only now, it counts on each.
     pub(crate) fn count_admitted(&mut self) {
-        self.since_us = self.lane.now_us().max(1);
+        let at = moment(&self.lane);
+        self.since_us = at.now_us.max(1);
         let passage = self.lane.passage();
         if let Some(tenant) = self.tenant.and_then(|index| self.lane.tenant(index)) {
-            tenant.used().stats.admit(tenant.in_flight());
+            tenant.used().stats.admit(at, tenant.in_flight());
         }
         if let Some(cell) = &self.cell {
-            cell.stats.admit(cell.word.load().in_flight());
+            cell.stats.admit(at, cell.word.load().in_flight());
         }
         for level in [&passage.route.slots, &*passage.upstream, &*passage.gateway] {
-            level.stats.admit(level.in_flight());
+            level.stats.admit(at, level.in_flight());
         }
     }
 
     /// The tenant levels hold slots for a request that is not decided yet.
     pub(crate) fn tenant_pending(&self, pending: bool) {
+        let at = moment(&self.lane);
         let tenant = self.tenant.and_then(|index| self.lane.tenant(index));
         let stats = [
             tenant.map(|tenant| &tenant.used().stats),
@@ -92,9 +106,9 @@ impl<L: Lane> Permits<L> {
         ];
         for stats in stats.into_iter().flatten() {
             if pending {
-                stats.begin_pending();
+                stats.begin_pending(at);
             } else {
-                stats.end_pending();
+                stats.end_pending(at);
             }
         }
     }
@@ -103,29 +117,33 @@ impl<L: Lane> Permits<L> {
 impl<L: Lane> Drop for Permits<L> {
     fn drop(&mut self) {
         let held_us = self.held_since(self.since_us);
+        let at = moment(&self.lane);
         let passage = self.lane.passage();
         for (held, level) in [
             (self.gateway, &passage.gateway),
             (self.upstream, &passage.upstream),
         ] {
             if held {
-                held_us.inspect(|held_us| level.stats.complete(*held_us));
-                level.word.0.leave();
+                held_us.inspect(|held_us| level.stats.complete(at, *held_us));
+                level.leave(at);
             }
         }
         if self.route {
             self.leave_route();
         }
         if let Some(cell) = &self.cell {
-            held_us.inspect(|held_us| cell.stats.complete(*held_us));
+            held_us.inspect(|held_us| cell.stats.complete(at, *held_us));
+            if self.cell_shade {
+                cell.ghost.leave();
+            }
             if passage.is_of_streams() {
                 cell.end_stream();
             }
-            cell.word.leave();
+            cell.leave(at);
         }
         if let Some(tenant) = self.tenant.and_then(|index| self.lane.tenant(index)) {
-            held_us.inspect(|held_us| tenant.used().stats.complete(*held_us));
-            tenant.word.leave();
+            held_us.inspect(|held_us| tenant.used().stats.complete(at, *held_us));
+            tenant.leave(at);
         }
     }
 }

@@ -11,17 +11,21 @@ use std::task::Waker;
 use crate::cells::TenantCells;
 use crate::compartment::Compartment;
 use crate::credit::{Balance, Credit, Terms};
+use crate::ghost::Ghosts;
+use crate::numbers::{Make, Numbers};
 use crate::queue::{Queue, Ticket};
 use crate::spare::{Loan, Spare};
+use crate::stats::Look;
 use crate::sync::OwnLine;
 use crate::word::{Picture, Word};
-use crate::{Key, Limit, Name};
+use crate::{Figures, Key, Limit, Mode, Moment, Name};
 
 /// A route's own compartment and what belongs to it.
 #[derive(Debug)]
 pub(crate) struct Route {
     pub(crate) slots: Compartment,
     pub(crate) cells: TenantCells,
+    pub(crate) ghosts: Ghosts,
     pub(crate) queue: Queue,
     spare: Arc<OwnLine<Spare>>,
     /// What its borrowing is paid from; `None`: it borrows for nothing.
@@ -38,7 +42,6 @@ pub(crate) struct Ask {
     pub(crate) queue_max: u32,
     /// When the caller's own time is over.
     pub(crate) until_us: u64,
-    pub(crate) now_us: u64,
 }
 
 /// What the route answers.
@@ -72,23 +75,24 @@ impl Ask {
 }
 
 impl Route {
-    pub(crate) fn new(id: u64, name: &Name, spare: Arc<OwnLine<Spare>>) -> Self {
+    pub(crate) fn new(name: &Name, make: Make<'_>) -> Self {
         Self {
-            slots: Compartment::new(&Key::Route(name.clone()), Limit::CLOSED),
-            cells: TenantCells::new(id, name.clone()),
+            slots: make.slots(&Key::Route(name.clone())),
+            cells: TenantCells::new(make.id, name.clone()),
+            ghosts: Ghosts::new(),
             queue: Queue::default(),
-            spare,
+            spare: Arc::clone(make.spare),
             credit: Some(Credit::new()),
         }
     }
 
     /// The slots of a route's long-lived exchanges, which would use up any credit. Their
     /// tenants' cells are the route's.
-    pub(crate) fn of_streams(id: u64, name: &Name, spare: Arc<OwnLine<Spare>>) -> Self {
+    pub(crate) fn of_streams(name: &Name, make: Make<'_>) -> Self {
         Self {
-            slots: Compartment::new(&Key::Stream(name.clone()), Limit::CLOSED),
+            slots: make.slots(&Key::Stream(name.clone())),
             credit: None,
-            ..Self::new(id, name, spare)
+            ..Self::new(name, make)
         }
     }
 
@@ -100,8 +104,11 @@ impl Route {
         &self.spare.0
     }
 
-    pub(crate) fn loan(&self, sheddable: bool, now_us: u64) -> Loan<'_> {
-        Loan::none(self.spare(), self.credit.as_ref(), sheddable, now_us)
+    /// A route that does not enforce its own decisions pays what it borrows, and borrows all
+    /// the same when it cannot.
+    pub(crate) fn loan(&self, at: Moment<'_>, sheddable: bool, now: Picture) -> Loan<'_> {
+        let loan = Loan::none(self.spare(), self.credit.as_ref(), sheddable, at.now_us);
+        loan.unpaid(now.is_lax())
     }
 
     /// Gives borrowed slots back.
@@ -124,15 +131,24 @@ impl Route {
         }
     }
 
+    pub(crate) fn look(&self, look: Look) -> Figures {
+        let terms = self.ghosts.terms();
+        Figures {
+            mode: terms.mode,
+            candidate: terms.candidate,
+            ..self.slots.look(look)
+        }
+    }
+
     /// Asks for a slot.
-    pub(crate) fn enter(&self, ask: Ask) -> Step {
-        let mut loan = self.loan(ask.sheddable, ask.now_us);
+    pub(crate) fn enter(&self, at: Moment<'_>, ask: Ask) -> Step {
         let mut now = self.word().load();
+        let mut loan = self.loan(at, ask.sheddable, now);
         loop {
             if now.is_full() || now.has_waiters() || ask.kept_out(now) {
-                return self.enter_line(ask, now);
+                return self.enter_line(at, ask, now);
             }
-            match self.take(now, &mut loan) {
+            match self.take(at, now, &mut loan) {
                 Took::Slot => return Step::Slot(now),
                 Took::NoSpare => return Step::NoSpare,
                 Took::Again(seen) => now = seen,
@@ -141,12 +157,12 @@ impl Route {
     }
 
     /// One try to take a free slot of the word as it was seen.
-    pub(crate) fn take(&self, now: Picture, loan: &mut Loan<'_>) -> Took {
+    pub(crate) fn take(&self, at: Moment<'_>, now: Picture, loan: &mut Loan<'_>) -> Took {
         let borrows = now.in_flight() >= now.reserved();
         if borrows && !loan.take() {
             return Took::NoSpare;
         }
-        match self.word().change(now, now.entered()) {
+        match self.slots.change(at, now, now.entered()) {
             Ok(()) => {
                 if borrows {
                     loan.spend();
@@ -158,14 +174,14 @@ impl Route {
     }
 
     /// Gives one slot back: to the one whose turn it is, else to the word.
-    pub(crate) fn leave(&self, now_us: u64) {
+    pub(crate) fn leave(&self, at: Moment<'_>) {
         let mut now = self.word().load();
         loop {
             if now.has_waiters() {
-                return self.hand_over(now_us);
+                return self.hand_over(at);
             }
-            match self.word().change(now, now.left()) {
-                Ok(()) => return self.return_loan(now, now_us),
+            match self.slots.change(at, now, now.left()) {
+                Ok(()) => return self.return_loan(now, at.now_us),
                 Err(seen) => now = seen,
             }
         }
@@ -180,12 +196,14 @@ impl Route {
 
     /// New numbers. What is in flight keeps counting; raising wakes as many as fit, closing
     /// ends every wait.
-    pub(crate) fn resize(&self, limit: Limit, reserved: u32, class_reserve: u32, now_us: u64) {
+    pub(crate) fn resize(&self, at: Moment<'_>, numbers: Numbers) {
         let mut wakers = Vec::new();
         let mut line = self.queue.line();
-        line.set_class_reserve(class_reserve);
-        self.change_limits(limit, reserved, now_us);
-        self.admit_waiters(&mut line, now_us, &mut wakers);
+        line.set_class_reserve(numbers.class_reserve);
+        self.ghosts.set_terms(numbers.terms());
+        let lax = numbers.mode != Mode::Enforce;
+        self.change_limits(at, numbers.limit, numbers.reserved, lax);
+        self.admit_waiters(at, &mut line, &mut wakers);
         self.settle_bit(&line);
         drop(line);
         wakers.into_iter().for_each(Waker::wake);
@@ -194,21 +212,23 @@ impl Route {
     /// No policy names it any more, so it guarantees nothing: what it still holds is borrowed.
     pub(crate) fn give_up_guarantee(&self, now_us: u64) {
         let _line = self.queue.line();
-        self.change_limits(self.slots.limit(), 0, now_us);
+        let lax = self.ghosts.terms().mode != Mode::Enforce;
+        self.change_limits(Moment::at(now_us), self.slots.limit(), 0, lax);
     }
 
     /// Keeps the spare slots in step: what the new guarantee no longer covers is borrowed from
     /// now on, free or not, because it was admitted before.
-    fn change_limits(&self, limit: Limit, reserved: u32, now_us: u64) {
+    fn change_limits(&self, at: Moment<'_>, limit: Limit, reserved: u32, lax: bool) {
+        let now_us = at.now_us;
         let mut now = self.word().load();
         loop {
-            let next = now.with_limits(limit, reserved);
+            let next = now.with_limits(limit, reserved).with_lax(lax);
             let more = next.borrowed().saturating_sub(now.borrowed());
             self.spare().force(more);
             if let Some(credit) = &self.credit {
                 credit.force(more, now_us);
             }
-            match self.word().change(now, next) {
+            match self.slots.change(at, now, next) {
                 Ok(()) => {
                     let less = now.borrowed().saturating_sub(next.borrowed());
                     return self.return_loans(less, now_us);

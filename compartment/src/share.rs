@@ -16,9 +16,10 @@ pub(crate) fn most(share: Millionths, free: u32) -> u32 {
 }
 
 /// The same for a route as it was before; `None` on an unlimited one, where a part of the free
-/// slots means nothing.
+/// slots means nothing, and where the limit is not enforced.
 pub(crate) fn most_of(share: Millionths, route: Picture) -> Option<u32> {
-    route.limit().slots().map(|_| most(share, route.free()))
+    let limit = route.limit().slots().filter(|_| !route.is_lax());
+    limit.map(|_| most(share, route.free()))
 }
 
 #[cfg(all(test, not(loom)))]

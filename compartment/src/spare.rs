@@ -92,6 +92,8 @@ pub(crate) struct Loan<'a> {
     credit: Option<&'a Credit>,
     sheddable: bool,
     now_us: u64,
+    /// Lent whether there is credit or not.
+    unpaid: bool,
     held: bool,
 }
 
@@ -107,8 +109,15 @@ impl<'a> Loan<'a> {
             credit,
             sheddable,
             now_us,
+            unpaid: false,
             held: false,
         }
+    }
+
+    /// The same, lent whether there is credit or not.
+    pub(crate) fn unpaid(mut self, unpaid: bool) -> Self {
+        self.unpaid = unpaid;
+        self
     }
 
     /// True when a spare slot is held.
@@ -117,11 +126,16 @@ impl<'a> Loan<'a> {
         self.held
     }
 
+    fn pays(&self, credit: &Credit) -> bool {
+        let paid = credit.borrow(self.now_us);
+        if !paid && self.unpaid {
+            credit.force(1, self.now_us);
+        }
+        paid || self.unpaid
+    }
+
     fn take_both(&self) -> bool {
-        if self
-            .credit
-            .is_some_and(|credit| !credit.borrow(self.now_us))
-        {
+        if self.credit.is_some_and(|credit| !self.pays(credit)) {
             return false;
         }
         let taken = self.spare.take(self.sheddable);

@@ -16,7 +16,15 @@ pub(crate) use std::sync::{
 /// Statistics stay on the standard atomics under loom too: nothing decides by them, and as
 /// branch points they would multiply the state space of every model.
 pub(crate) mod statistics {
-    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    pub(crate) use std::sync::Mutex;
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+    /// Locks, poisoned or not, as [`super::lock`] does.
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+        mutex
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
 }
 
 /// Locks; a poisoned lock is entered, because no code under these locks leaves a half-made

@@ -6,9 +6,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::stats::{Stats, unused_figures};
-use crate::word::Word;
-use crate::{Figures, Key, Level, Limit, Name};
+use crate::stats::{Look, Stats, unused_figures};
+use crate::word::{NoSlot, Word};
+use crate::{Figures, Key, Level, Limit, Moment, Name};
 
 /// The compartment `tenant/ID`.
 #[derive(Debug)]
@@ -17,6 +17,7 @@ pub struct TenantCompartment {
     /// Never used twice in a process: per-core caches know tenants by it.
     pub(crate) id: u64,
     name: Name,
+    made_us: u64,
     used: OnceLock<Box<Used>>,
 }
 
@@ -28,11 +29,12 @@ pub(crate) struct Used {
 }
 
 impl TenantCompartment {
-    pub(crate) fn new(id: u64, name: Name, limit: Limit) -> Self {
+    pub(crate) fn new(id: u64, name: Name, limit: Limit, made_us: u64) -> Self {
         Self {
             word: Word::new(limit, 0),
             id,
             name,
+            made_us,
             used: OnceLock::new(),
         }
     }
@@ -56,19 +58,43 @@ impl TenantCompartment {
         self.used.get_or_init(|| {
             let key = Key::Tenant(self.name.clone()).to_string().into();
             Box::new(Used {
-                stats: Stats::default(),
+                stats: Stats::new(0, self.made_us),
                 key,
             })
         })
     }
 
-    /// What this compartment says of itself.
-    pub fn figures(&self) -> Figures {
+    /// Takes one slot.
+    pub(crate) fn enter(&self, at: Moment<'_>) -> Result<(), NoSlot> {
+        // Made before the word is changed, so that no change of a used one goes uncounted.
+        let used = self.used();
+        used.stats.moved(at, self.word.enter()?);
+        Ok(())
+    }
+
+    /// Gives one slot back.
+    pub(crate) fn leave(&self, at: Moment<'_>) {
+        self.used().stats.moved(at, self.word.leave());
+    }
+
+    /// Changes the limit. What is in flight keeps counting.
+    pub(crate) fn resize(&self, limit: Limit, at: Moment<'_>) {
+        let swap = self.word.resize(limit, 0, false);
+        // One that nobody has used is empty before and after: nothing to count.
+        if let Some(used) = self.used.get() {
+            used.stats.moved(at, swap);
+        }
+    }
+
+    pub(crate) fn look(&self, look: Look) -> Figures {
         match self.used.get() {
-            Some(used) => used.stats.figures(&used.key, Level::Tenant, &self.word),
+            Some(used) => used
+                .stats
+                .figures(&used.key, Level::Tenant, &self.word, look),
             None => {
                 let key = Key::Tenant(self.name.clone()).to_string();
-                unused_figures(&key, Level::Tenant, &self.word)
+                let age_us = look.now_us.saturating_sub(self.made_us);
+                unused_figures(&key, Level::Tenant, &self.word, age_us)
             }
         }
     }

@@ -6,7 +6,8 @@
 
 use crate::compartment::rejection;
 use crate::enter::Refusal;
-use crate::passage::Lane;
+use crate::ghost::Shades;
+use crate::passage::{Lane, moment};
 use crate::permits::Permits;
 use crate::route::{Ask, Step};
 use crate::word::NoSlot;
@@ -27,18 +28,17 @@ impl<L: Lane> Permits<L> {
             class_reserve: 0,
             queue_max: 0,
             until_us: u64::MAX,
-            now_us: lane.now_us(),
         };
-        let streams = &lane.passage().route;
-        let mut step = streams.enter(ask);
+        let (streams, at) = (&lane.passage().route, moment(&lane));
+        let mut step = streams.enter(at, ask);
         if matches!(step, Step::NoSpare) && self.give_route() {
             // Perhaps the spare slot that is missing was its own.
-            step = streams.enter(ask);
+            step = streams.enter(at, ask);
         }
         let why = match step {
             Step::Slot(_) => {
                 self.give_route();
-                self.settle(lane);
+                self.settle(lane, sheddable);
                 return Ok(());
             }
             Step::NoSpare => return Err(self.refuse(Level::Gateway, Rejection::SpareExhausted)),
@@ -56,26 +56,29 @@ impl<L: Lane> Permits<L> {
         let held = std::mem::take(&mut self.route);
         if held {
             self.leave_route();
+            self.shades = Shades::default();
         }
         held
     }
 
     /// The slot of the route is back, and no call may count on the tenant's part of it longer.
-    fn settle(&mut self, lane: L) {
+    fn settle(&mut self, lane: L, sheddable: bool) {
         if let Some(cell) = &self.cell {
             cell.begin_stream();
         }
         let slots = &lane.passage().route.slots;
-        slots.stats.admit(slots.in_flight());
+        slots.stats.admit(moment(&lane), slots.in_flight());
         self.moved_us = lane.now_us();
         self.route = true;
         self.lane = lane;
+        let judged = self.ask_ghosts(sheddable, None, false);
+        self.count_unenforced(judged.refused, judged.candidate_refused, None);
     }
 }
 
 fn refused_by<L: Lane>(lane: &L, why: Rejection) -> Refusal {
     let slots = &lane.passage().route.slots;
-    slots.stats.reject(why);
+    slots.stats.reject(moment(lane), why);
     Refusal {
         rejection: why,
         level: slots.level(),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::enter::Refusal;
-use crate::passage::Lane;
+use crate::passage::{Lane, moment};
 use crate::permits::Permits;
 use crate::queue::{Ticket, Turn};
 use crate::{Level, Limit, Rejection};
@@ -27,14 +27,20 @@ pub struct Waiting<L: Lane> {
 struct Place<L: Lane> {
     permits: Permits<L>,
     ticket: Ticket,
+    since_us: u64,
 }
 
 impl<L: Lane> Waiting<L> {
     pub(crate) fn new(permits: Permits<L>, ticket: Ticket) -> Self {
         let key = Arc::clone(permits.lane().passage().route().key());
         permits.tenant_pending(true);
+        let since_us = permits.lane().now_us();
         Self {
-            place: Some(Place { permits, ticket }),
+            place: Some(Place {
+                permits,
+                ticket,
+                since_us,
+            }),
             key,
         }
     }
@@ -94,7 +100,8 @@ impl<L: Lane> Place<L> {
             Turn::Granted => {
                 self.permits.route = true;
                 let word = self.permits.lane().passage().route.word().load();
-                self.permits.finish(word.left()).err()
+                let sheddable = self.ticket.who().sheddable;
+                self.permits.finish(word.left(), sheddable, None).err()
             }
             Turn::NoSpare => Some(self.permits.no_spare()),
             Turn::GaveWay => Some(self.refused(Rejection::QueueFull)),
@@ -114,14 +121,15 @@ impl<L: Lane> Place<L> {
     /// The waiter is no longer one. Its end was counted before, so that no arrival is missing
     /// from the sum at any time.
     fn end(self, left: bool) -> Permits<L> {
+        let at = moment(self.permits.lane());
         let stats = &self.permits.lane().passage().route.slots.stats;
         if left {
             stats.leave_queue();
         }
         if self.permits.route {
-            stats.end_pending();
+            stats.end_pending(at);
         }
-        stats.end_queue();
+        stats.end_queue(at.now_us.saturating_sub(self.since_us));
         self.permits.tenant_pending(false);
         self.permits
     }

@@ -14,6 +14,8 @@ const IN_FLIGHT_SHIFT: u32 = 2 * FIELD_BITS;
 const ONE_IN_FLIGHT: u64 = 1 << IN_FLIGHT_SHIFT;
 const WAITERS: u64 = 1 << (3 * FIELD_BITS);
 const RETIRED: u64 = 1 << (3 * FIELD_BITS + 1);
+/// The limit is shown and judged elsewhere, and refuses nobody here.
+const LAX: u64 = 1 << (3 * FIELD_BITS + 2);
 /// As a limit: unlimited. As a count: the most that an unlimited compartment can hold.
 const UNLIMITED: u32 = 0xF_FFFF;
 
@@ -23,8 +25,8 @@ const _: () = assert!(
     "a finite limit is never read as unlimited"
 );
 const _: () = assert!(
-    3 * FIELD_BITS + 2 <= u64::BITS,
-    "three fields and two flags fit the word"
+    3 * FIELD_BITS + 3 <= u64::BITS,
+    "three fields and three flags fit the word"
 );
 const _: () = assert!(
     WAITERS > FIELD << IN_FLIGHT_SHIFT,
@@ -34,6 +36,13 @@ const _: () = assert!(
 /// What the word held at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Picture(u64);
+
+/// One change of a word that took place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Swap {
+    pub(crate) before: Picture,
+    pub(crate) after: Picture,
+}
 
 /// Why a word gave no slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,11 +65,16 @@ impl Picture {
 
     /// The limit as a number that counts compare with; unlimited is the largest.
     pub(crate) const fn slots(self) -> u32 {
-        field(self.0, 0)
+        if self.0 & LAX == 0 {
+            field(self.0, 0)
+        } else {
+            UNLIMITED
+        }
     }
 
+    /// The limit that is set, enforced or not.
     pub(crate) const fn limit(self) -> Limit {
-        match Limit::new(self.slots()) {
+        match Limit::new(field(self.0, 0)) {
             Ok(limit) => limit,
             Err(_) => Limit::UNLIMITED,
         }
@@ -86,8 +100,20 @@ impl Picture {
         self.in_flight() >= self.slots()
     }
 
+    /// At a finite limit above 0, enforced or not.
+    pub(crate) const fn is_saturated(self) -> bool {
+        match self.limit().slots() {
+            None | Some(0) => false,
+            Some(slots) => self.in_flight() >= slots,
+        }
+    }
+
     pub(crate) const fn is_closed(self) -> bool {
         self.slots() == 0
+    }
+
+    pub(crate) const fn is_lax(self) -> bool {
+        self.0 & LAX != 0
     }
 
     pub(crate) const fn has_waiters(self) -> bool {
@@ -131,6 +157,14 @@ impl Picture {
         }
     }
 
+    pub(crate) const fn with_lax(self, lax: bool) -> Self {
+        if lax {
+            Self(self.0 | LAX)
+        } else {
+            Self(self.0 & !LAX)
+        }
+    }
+
     /// Why this picture admits nobody.
     pub(crate) const fn no_slot(self) -> NoSlot {
         if self.is_retired() {
@@ -164,60 +198,63 @@ impl Word {
             .map_err(Picture)
     }
 
-    /// Changes the word by `next` until it holds; returns what was there before.
-    pub(crate) fn update(&self, next: impl Fn(Picture) -> Picture) -> Picture {
-        let mut seen = self.load();
+    /// Changes the word by `next` until it holds.
+    pub(crate) fn update(&self, next: impl Fn(Picture) -> Picture) -> Swap {
+        let mut before = self.load();
         loop {
-            match self.change(seen, next(seen)) {
-                Ok(()) => return seen,
-                Err(other) => seen = other,
+            let after = next(before);
+            match self.change(before, after) {
+                Ok(()) => return Swap { before, after },
+                Err(other) => before = other,
             }
         }
     }
 
-    /// Takes one slot; the number in flight with it. A refusal is one load.
-    pub(crate) fn enter(&self) -> Result<u32, NoSlot> {
-        let mut seen = self.load();
+    /// Takes one slot. A refusal is one load.
+    pub(crate) fn enter(&self) -> Result<Swap, NoSlot> {
+        let mut before = self.load();
         loop {
-            if seen.is_full() {
-                return Err(seen.no_slot());
+            if before.is_full() {
+                return Err(before.no_slot());
             }
-            match self.change(seen, seen.entered()) {
-                Ok(()) => return Ok(seen.entered().in_flight()),
-                Err(other) => seen = other,
+            let after = before.entered();
+            match self.change(before, after) {
+                Ok(()) => return Ok(Swap { before, after }),
+                Err(other) => before = other,
             }
         }
     }
 
     /// Takes one slot under a limit that the caller brings, which becomes the word's limit,
-    /// whether it admits or not.
-    pub(crate) fn enter_under(&self, limit: Limit) -> Result<u32, NoSlot> {
-        let mut seen = self.load();
+    /// whether it admits or not: then the swap is that of the limit alone.
+    pub(crate) fn enter_under(&self, limit: Limit, lax: bool) -> (Swap, Result<u32, NoSlot>) {
+        let mut before = self.load();
         loop {
-            let asked = seen.with_limits(limit, 0);
-            if seen.is_retired() {
-                return Err(NoSlot::Retired);
+            if before.is_retired() {
+                let after = before;
+                return (Swap { before, after }, Err(NoSlot::Retired));
             }
-            let next = if asked.is_full() {
-                asked
+            let asked = before.with_limits(limit, 0).with_lax(lax);
+            let (after, entered) = if asked.is_full() {
+                (asked, Err(asked.no_slot()))
             } else {
-                asked.entered()
+                (asked.entered(), Ok(asked.entered().in_flight()))
             };
-            match if next == seen {
+            let swapped = if after == before {
                 Ok(())
             } else {
-                self.change(seen, next)
-            } {
-                Ok(()) if asked.is_full() => return Err(asked.no_slot()),
-                Ok(()) => return Ok(next.in_flight()),
-                Err(other) => seen = other,
+                self.change(before, after)
+            };
+            match swapped {
+                Ok(()) => return (Swap { before, after }, entered),
+                Err(other) => before = other,
             }
         }
     }
 
     /// Gives one slot back.
-    pub(crate) fn leave(&self) {
-        self.update(Picture::left);
+    pub(crate) fn leave(&self) -> Swap {
+        self.update(Picture::left)
     }
 
     /// Takes the word out of use for good, if nothing is in flight. Whoever still has a way to
@@ -240,20 +277,24 @@ impl Word {
     }
 
     /// New numbers for a word in use; what is in flight keeps counting.
-    pub(crate) fn resize(&self, limit: Limit, reserved: u32) {
+    pub(crate) fn resize(&self, limit: Limit, reserved: u32, lax: bool) -> Swap {
         self.update(|seen| {
             if seen.is_retired() {
                 seen
             } else {
-                seen.with_limits(limit, reserved)
+                seen.with_limits(limit, reserved).with_lax(lax)
             }
-        });
+        })
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    fn enter(word: &Word) -> Result<u32, NoSlot> {
+        word.enter().map(|swap| swap.after.in_flight())
+    }
 
     #[test]
     fn fields_do_not_touch_each_other() {
@@ -277,24 +318,24 @@ mod tests {
     #[test]
     fn the_limit_is_exact_and_closed_is_told_apart() {
         let word = Word::new(Limit::new(2).unwrap(), 0);
-        assert_eq!((word.enter(), word.enter()), (Ok(1), Ok(2)));
-        assert_eq!(word.enter(), Err(NoSlot::Full));
-        word.resize(Limit::new(1).unwrap(), 0);
+        assert_eq!((enter(&word), enter(&word)), (Ok(1), Ok(2)));
+        assert_eq!(enter(&word), Err(NoSlot::Full));
+        word.resize(Limit::new(1).unwrap(), 0, false);
         word.leave();
-        assert_eq!(word.enter(), Err(NoSlot::Full));
+        assert_eq!(enter(&word), Err(NoSlot::Full));
         word.leave();
-        assert_eq!(word.enter(), Ok(1));
-        word.resize(Limit::CLOSED, 0);
-        assert_eq!(word.enter(), Err(NoSlot::Closed));
+        assert_eq!(enter(&word), Ok(1));
+        word.resize(Limit::CLOSED, 0, false);
+        assert_eq!(enter(&word), Err(NoSlot::Closed));
     }
 
     #[test]
     fn unlimited_holds_what_the_field_holds_and_no_more() {
         let word = Word::new(Limit::UNLIMITED, 0);
         for n in 1..=UNLIMITED {
-            assert_eq!(word.enter(), Ok(n));
+            assert_eq!(enter(&word), Ok(n));
         }
-        assert_eq!(word.enter(), Err(NoSlot::Full));
+        assert_eq!(enter(&word), Err(NoSlot::Full));
         assert_eq!(word.load().limit(), Limit::UNLIMITED);
         assert!(!word.load().has_waiters() && !word.load().is_retired());
     }
@@ -302,17 +343,34 @@ mod tests {
     #[test]
     fn a_word_in_use_is_not_retired_and_a_retired_one_is_not_entered() {
         let word = Word::new(Limit::new(3).unwrap(), 0);
-        assert_eq!(word.enter(), Ok(1));
+        assert_eq!(enter(&word), Ok(1));
         assert!(!word.retire());
         word.leave();
         assert!(word.retire() && word.retire());
-        assert_eq!(word.enter(), Err(NoSlot::Retired));
+        assert_eq!(enter(&word), Err(NoSlot::Retired));
         assert_eq!(
-            word.enter_under(Limit::new(9).unwrap()),
+            word.enter_under(Limit::new(9).unwrap(), false).1,
             Err(NoSlot::Retired)
         );
-        word.resize(Limit::new(9).unwrap(), 0);
-        assert_eq!(word.enter(), Err(NoSlot::Retired));
+        word.resize(Limit::new(9).unwrap(), 0, false);
+        assert_eq!(enter(&word), Err(NoSlot::Retired));
+    }
+
+    #[test]
+    fn a_lax_limit_is_set_and_refuses_nobody() {
+        let word = Word::new(Limit::new(1).unwrap(), 1);
+        word.resize(Limit::new(1).unwrap(), 1, true);
+        assert_eq!((enter(&word), enter(&word)), (Ok(1), Ok(2)));
+        let now = word.load();
+        assert_eq!(now.limit(), Limit::new(1).unwrap());
+        assert!(now.is_saturated() && !now.is_full());
+        assert_eq!(now.borrowed(), 1, "what is guaranteed stays so");
+        word.resize(Limit::CLOSED, 0, true);
+        assert!(!word.load().is_closed());
+        assert_eq!(enter(&word), Ok(3));
+        word.resize(Limit::new(2).unwrap(), 0, false);
+        assert_eq!(enter(&word), Err(NoSlot::Full));
+        assert_eq!(word.load().in_flight(), 3, "what is in flight stays");
     }
 
     #[test]

@@ -16,7 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use compartment::policy::Policy;
-use compartment::{CELL_IDLE_US, CellCache, Compartment, Entry, Hull, Key, Limit, Rejection};
+use compartment::{
+    CELL_IDLE_US, CellCache, Compartment, Entry, Hull, Key, Limit, Moment, Rejection,
+};
 use loom::future::block_on;
 use loom::thread::spawn;
 use support::*;
@@ -57,7 +59,7 @@ fn never_above_the_limit_and_never_refused_below_it() {
         let threads: Vec<_> = (0..3)
             .map(|_| {
                 let (one, judge) = (Arc::clone(&one), judge.clone());
-                spawn(move || match one.admit() {
+                spawn(move || match one.admit(Moment::at(1)) {
                     Ok(_permit) => judge.hold(2),
                     Err(why) => assert_eq!(why, Rejection::GatewayFull),
                 })
@@ -67,7 +69,7 @@ fn never_above_the_limit_and_never_refused_below_it() {
             .into_iter()
             .for_each(|thread| thread.join().unwrap());
         assert_eq!(one.in_flight(), 0);
-        let figures = one.figures();
+        let figures = one.figures(1);
         assert!(
             figures.admitted >= 2,
             "three against two slots: at least two get one"
@@ -81,9 +83,9 @@ fn two_never_refuse_each_other_below_the_limit() {
     model(3, || {
         let one = Arc::new(Compartment::new(&Key::Gateway, limit(2)));
         let other = Arc::clone(&one);
-        let thread = spawn(move || drop(other.admit().unwrap()));
-        drop(one.admit().unwrap());
-        drop(one.admit().unwrap());
+        let thread = spawn(move || drop(other.admit(Moment::at(1)).unwrap()));
+        drop(one.admit(Moment::at(1)).unwrap());
+        drop(one.admit(Moment::at(1)).unwrap());
         thread.join().unwrap();
         assert_eq!(one.in_flight(), 0);
     });
@@ -98,14 +100,14 @@ fn a_limit_changes_while_it_is_in_use() {
             .map(|_| {
                 let (one, judge) = (Arc::clone(&one), judge.clone());
                 spawn(move || {
-                    if let Ok(_permit) = one.admit() {
+                    if let Ok(_permit) = one.admit(Moment::at(1)) {
                         judge.hold(2);
                     }
                 })
             })
             .collect();
-        one.resize(limit(1));
-        if let Ok(_permit) = one.admit() {
+        one.resize(limit(1), 1);
+        if let Ok(_permit) = one.admit(Moment::at(1)) {
             // Whoever enters from now on enters under the new limit; at most one other was in.
             assert!(one.in_flight() <= 2);
         }
@@ -113,8 +115,8 @@ fn a_limit_changes_while_it_is_in_use() {
             .into_iter()
             .for_each(|thread| thread.join().unwrap());
         assert_eq!((one.in_flight(), one.limit()), (0, limit(1)));
-        let permit = one.admit().unwrap();
-        assert_eq!(one.admit().err(), Some(Rejection::GatewayFull));
+        let permit = one.admit(Moment::at(1)).unwrap();
+        assert_eq!(one.admit(Moment::at(1)).err(), Some(Rejection::GatewayFull));
         drop(permit);
     });
 }
@@ -488,7 +490,11 @@ fn a_name_that_returns_finds_its_count() {
         }
         release.join().unwrap();
         all_returned(&hull);
-        let twice = hull.figures().iter().filter(|f| f.key == "route/a").count();
+        let twice = hull
+            .figures(1)
+            .iter()
+            .filter(|f| f.key == "route/a")
+            .count();
         assert_eq!(twice, 1, "one name, one compartment");
     });
 }

@@ -256,9 +256,11 @@ const WRONG_VALUES: &str = r#"
 /routes/1/compartment/queue_wait | "0ms" | = | = | above 0
 /routes/1/compartment/max_hold | "x" | = | = | time
 /routes/1/compartment/hold_until | "end" | = | = | "body" or "headers"
-/routes/1/compartment/mode | "shadow" | = | = | is not enforced by this build
-/routes/1/compartment/mode | "off" | = | = | is not enforced by this build
-/routes/1/compartment/mode | "on" | = | = | "enforce"
+/routes/1/compartment/mode | "on" | = | = | "off" or "shadow" or "enforce"
+/routes/1/compartment/candidate | -1 | = | = | 1000000
+/routes/1/compartment/candidate | 1000001 | = | = | 1000000
+/routes/1/compartment/candidate | "unlimited" | = | = | 1000000
+/routes/1/compartment | { limit = "unlimited", candidate = 3 } | =.candidate | 3 | needs a limit
 /routes/1/compartment/stream | 3 | = | = | table
 /routes/1/compartment/stream | {} | =.limit |  | required
 /routes/1/compartment/stream | { limit = -1 } | =.limit | -1 | 0 to
@@ -406,10 +408,6 @@ fn what_this_build_does_not_enforce_is_an_error() {
         ("/upstreams/main/health", "upstreams.main.health"),
         ("/routes/0/rewrite", "routes[0].rewrite"),
         ("/routes/0/headers", "routes[0].headers"),
-        (
-            "/routes/0/compartment/candidate",
-            "routes[0].compartment.candidate",
-        ),
         ("/routes/0/compartment/auto", "routes[0].compartment.auto"),
     ] {
         let document = match pointer.strip_prefix("/identify/by/1/") {
@@ -425,7 +423,12 @@ fn what_this_build_does_not_enforce_is_an_error() {
         &["is not enforced by this build"],
     );
     accepted(&with("/upstreams/main/http2", "false"));
-    accepted(&with("/routes/0/compartment/mode", "\"enforce\""));
+    for mode in ["off", "shadow", "enforce"] {
+        accepted(&with("/routes/0/compartment/mode", &format!("\"{mode}\"")));
+    }
+    for candidate in ["0", "1000000"] {
+        accepted(&with("/routes/0/compartment/candidate", candidate));
+    }
 }
 
 #[test]

@@ -256,7 +256,7 @@ fn admission_neither_waits_nor_logs() {
 /// tenants on a route; the hull's own lock belongs to those who apply a policy.
 #[test]
 fn locks_stay_in_their_rooms() {
-    let rooms = ["queue", "cells", "hull", "sync"];
+    let rooms = ["queue", "cells", "hull", "seat", "stats", "sync"];
     let mut files = Vec::new();
     walk(&root().join("compartment/src"), ".rs", &mut files);
     let mut broken = Vec::new();

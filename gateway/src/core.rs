@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use compartment::{CellCache, Lane, Passage, TenantCompartment};
+use compartment::{CellCache, Lane, Passage, Seat, TenantCompartment};
 
 use crate::clock::{self, Clock};
 use crate::headers::PeerText;
@@ -43,6 +43,8 @@ pub(crate) struct Core {
     /// Wall-clock milliseconds when the monotonic clock was at 0: for ids, never for a bound.
     origin_unix_ms: u64,
     pools: Pools,
+    /// This thread counts in cells of its own.
+    seat: Rc<Option<Seat>>,
     cells: RefCell<CellCache>,
     /// The version and the snapshot that belongs to it.
     snapshot: RefCell<(u64, Option<Rc<Snapshot>>)>,
@@ -71,6 +73,7 @@ pub(crate) struct RouteLane {
     /// This is the way of streams.
     pub(crate) is_of_streams: bool,
     now: Rc<Now>,
+    seat: Rc<Option<Seat>>,
     turn: Cell<usize>,
 }
 
@@ -95,6 +98,10 @@ impl Lane for OnRoute {
     fn now_us(&self) -> u64 {
         self.0.now.last_us()
     }
+
+    fn seat(&self) -> Option<&Seat> {
+        self.0.seat.as_ref().as_ref()
+    }
 }
 
 impl Core {
@@ -102,6 +109,7 @@ impl Core {
     pub(crate) fn new(live: Arc<Live>, clock: Clock, own: Vec<SocketAddr>) -> Rc<Self> {
         let resolver = Resolver::new(clock);
         let running = live.running.join();
+        let seat = live.hull().seat();
         Rc::new(Self {
             live,
             now: Now::new(clock),
@@ -111,6 +119,7 @@ impl Core {
             dialler: Dialler::new(resolver, clock, own),
             origin_unix_ms: clock::unix_ms().saturating_sub(clock.now_us() / 1_000),
             pools: Pools::default(),
+            seat: Rc::new(seat),
             cells: RefCell::new(CellCache::new()),
             snapshot: RefCell::new((u64::MAX, None)),
             peers: RefCell::new(vec![None; PEERS_MAX]),
@@ -173,6 +182,7 @@ impl Core {
             streams,
             is_of_streams,
             now: Rc::clone(&self.now),
+            seat: Rc::clone(&self.seat),
             turn: Cell::new(0),
         }
     }

@@ -250,7 +250,7 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn intake() -> Intake {
-        Intake::new(Live::new(), Arc::new(Standing::default()), Clock::start())
+        Intake::new(Live::new(1), Arc::new(Standing::default()), Clock::start())
     }
 
     pub(crate) fn document(limit: i64) -> String {

@@ -128,10 +128,10 @@ pub(crate) struct LiveRetry {
 }
 
 impl Live {
-    /// Nothing in force.
-    pub(crate) fn new() -> Arc<Self> {
+    /// Nothing in force, in a process with so many serving threads.
+    pub(crate) fn new(workers: usize) -> Arc<Self> {
         Arc::new(Self {
-            hull: Hull::new(),
+            hull: Hull::with_cores(workers),
             current: ArcSwapOption::empty(),
             version: AtomicU64::new(0),
             retired: Mutex::default(),
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_new_policy_changes_the_pointer_and_frees_the_old_snapshot() {
-        let live = Live::new();
+        let live = Live::new(1);
         assert!(live.current().is_none());
         live.install(1, &Value::Table(Vec::new()), policy(&[route("a", "/a")]), 1);
         let first = live.current().unwrap();
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_budget_outlives_a_policy_that_does_not_change_it() {
-        let live = Live::new();
+        let live = Live::new(1);
         let retry = Retry {
             attempts: 2,
             budget: None,

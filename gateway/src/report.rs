@@ -73,11 +73,22 @@ impl Reporter {
 
     /// Reads one compartment after the other; none is kept, for there may be 100,000 tenants.
     pub(crate) fn each(&self, take: &mut dyn FnMut(Figures)) {
-        let ages = self.live.oldest_ms(self.clock.now_us());
-        self.live.hull().each_figures(&mut |mut figures| {
+        let (hull, now_us) = (self.live.hull(), self.clock.now_us());
+        hull.each_figures(now_us, &mut self.with_ages(now_us, take));
+    }
+
+    /// The same for a report, with which the recent peaks begin anew.
+    fn each_reported(&self, take: &mut dyn FnMut(Figures)) {
+        let (hull, now_us) = (self.live.hull(), self.clock.now_us());
+        hull.report(now_us, &mut self.with_ages(now_us, take));
+    }
+
+    fn with_ages(&self, now_us: u64, take: &mut dyn FnMut(Figures)) -> impl FnMut(Figures) {
+        let ages = self.live.oldest_ms(now_us);
+        move |mut figures| {
             fill_age(&mut figures, &ages);
             take(figures);
-        });
+        }
     }
 
     /// What tenants had counted that no policy names any more.
@@ -111,7 +122,7 @@ impl Reporter {
         let (sequence, uptime_us) = (self.boot.next(), self.clock.now_us());
         let generation = self.generation();
         let mut chosen = Chosen::default();
-        self.each(&mut |figures| chosen.take(figures));
+        self.each_reported(&mut |figures| chosen.take(figures));
         let left_out = chosen.left_out();
         let compartments = chosen.all().iter().map(proto::Compartment::from).collect();
         proto::Report {
@@ -142,6 +153,11 @@ const fn is_tenant(level: Level) -> bool {
     }
 }
 
+/// Counted for a tenant that has no part of its own on the route.
+fn was_judged(figures: &Figures) -> bool {
+    figures.candidate_rejected > 0 || !figures.shadow_rejected.is_empty()
+}
+
 /// Every route, upstream and the gateway; of the tenants those that had traffic, busiest first,
 /// up to the bound: a report goes out every second, whatever the number of tenants.
 #[derive(Default)]
@@ -155,7 +171,7 @@ impl Chosen {
     fn take(&mut self, figures: Figures) {
         if !is_tenant(figures.level) {
             self.kept.push(figures);
-        } else if figures.arrived > 0 || figures.in_flight > 0 {
+        } else if figures.arrived > 0 || figures.in_flight > 0 || was_judged(&figures) {
             self.tenants.push(figures);
             self.tenants_seen = self.tenants_seen.saturating_add(1);
         }

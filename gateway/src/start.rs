@@ -99,7 +99,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             source,
         })?;
     let clock = Clock::start();
-    let (live, standing) = (Live::new(), Arc::<Standing>::default());
+    let (live, standing) = (Live::new(workers), Arc::<Standing>::default());
     let intake = Arc::new(Intake::new(Arc::clone(&live), Arc::clone(&standing), clock));
     let reporter = Reporter::new(Arc::clone(&live), clock);
     let source = policy_source::open(

@@ -9,7 +9,7 @@ use compartment::policy::{
     Endpoint, Gateway, HoldUntil, Http, Network, PathMatch, Policy, Route, RouteCompartment,
     Tenant, Timeouts, Upstream,
 };
-use compartment::{Class, Limit, Name};
+use compartment::{Class, Limit, Mode, Name};
 
 pub(crate) fn network(text: &str) -> Network {
     let (address, prefix_bits) = text.split_once('/').unwrap();
@@ -50,6 +50,8 @@ pub(crate) fn route(id: &str, prefix: &str) -> Route {
             queue_wait: Duration::ZERO,
             hold_max: Duration::from_secs(60),
             hold_until: HoldUntil::Body,
+            mode: Mode::Enforce,
+            candidate: None,
             stream: None,
             assume: None,
         },

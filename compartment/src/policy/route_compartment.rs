@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use super::cursor::{Keys, NOT_ENFORCED, Node, Place, Table};
+use super::cursor::{Keys, Node, Place, Table};
 use super::fault::Faults;
-use super::scalar::{duration, flag, fraction, limit, rate_milli, slots, text, whole, word};
+use super::scalar::{duration, flag, fraction, limit, rate_milli, slots, whole, word};
 use super::types::{Assume, HoldUntil, RouteCompartment, Streams};
-use crate::Limit;
+use crate::{Limit, Mode};
 
 /// The most places to wait in one compartment.
 pub const QUEUE_MAX: u32 = 10_000;
@@ -32,10 +32,11 @@ const KEYS: Keys = Keys {
         "max_hold",
         "hold_until",
         "mode",
+        "candidate",
         "assume",
         "stream",
     ],
-    unenforced: &["candidate", "auto"],
+    unenforced: &["auto"],
 };
 
 /// `compartment` of the route `table`. Without one, its limit is what is missing.
@@ -70,7 +71,8 @@ fn decode(node: Node<'_>, faults: &mut Faults) -> Option<RouteCompartment> {
             faults,
         )
     });
-    let mode = table.or("mode", (), faults, mode);
+    let mode = table.or("mode", Mode::Enforce, faults, mode);
+    let candidate = table.optional("candidate", faults, slots);
     let assume = table.optional("assume", faults, assume);
     let stream = table.optional("stream", faults, streams);
 
@@ -79,10 +81,10 @@ fn decode(node: Node<'_>, faults: &mut Faults) -> Option<RouteCompartment> {
         (0, None) => Some(Duration::ZERO),
         (_, None) => table.missing("queue_wait", "is required when queue is above 0", faults),
     });
+    unlimited_candidate(&table, own, faults);
     if let Some(own) = own {
         within_limit(&table, own, reserved.flatten(), class_reserve, faults);
     }
-    mode?;
     let limit = own?;
     Some(RouteCompartment {
         limit,
@@ -94,9 +96,21 @@ fn decode(node: Node<'_>, faults: &mut Faults) -> Option<RouteCompartment> {
         queue_wait: queue_wait?,
         hold_max: hold_max?,
         hold_until: hold_until?,
+        mode: mode?,
+        candidate: candidate?,
         stream: stream?,
         assume: assume?,
     })
+}
+
+/// A candidate is judged beside a limit.
+fn unlimited_candidate(table: &Table<'_>, limit: Option<Limit>, faults: &mut Faults) {
+    if limit == Some(Limit::UNLIMITED)
+        && let Some(node) = table.get("candidate")
+    {
+        let rule = "needs a limit that is a number: unlimited refuses nobody to compare with";
+        let _: Option<()> = faults.broken(node, rule);
+    }
 }
 
 /// What is kept out of a limit must fit into it.
@@ -125,12 +139,9 @@ fn within_limit(
     }
 }
 
-fn mode(node: Node<'_>, faults: &mut Faults) -> Option<()> {
-    match text(node, faults)? {
-        "enforce" => Some(()),
-        "off" | "shadow" => faults.broken(node, format!("{NOT_ENFORCED}; \"enforce\" is")),
-        _ => faults.broken(node, "must be \"enforce\""),
-    }
+fn mode(node: Node<'_>, faults: &mut Faults) -> Option<Mode> {
+    let words = Mode::ALL.map(|mode| (mode.as_str(), mode));
+    word(node, &words, faults)
 }
 
 fn streams(node: Node<'_>, faults: &mut Faults) -> Option<Streams> {

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::{Class, Limit, Name};
+use crate::{Class, Limit, Mode, Name};
 
 /// Everything a gateway must know.
 #[derive(Clone, Debug, PartialEq)]
@@ -237,6 +237,10 @@ pub struct RouteCompartment {
     pub hold_max: Duration,
     /// When the permits come back.
     pub hold_until: HoldUntil,
+    /// What the route does with its own decisions.
+    pub mode: Mode,
+    /// A limit judged beside the live one.
+    pub candidate: Option<u32>,
     /// Slots of their own for long-lived exchanges; `None`: they are requests as all others.
     pub stream: Option<Streams>,
     /// What the author believed of the traffic.

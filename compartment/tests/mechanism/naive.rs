@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use compartment::policy::{Policy, Unknown};
-use compartment::{Caller, Class, Figures, Limit, Name, QUEUE_STANDING_US, Rejection};
+use compartment::{
+    Caller, Class, Figures, Histogram, Limit, Mode, Name, QUEUE_STANDING_US, Rejection,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
@@ -47,6 +49,19 @@ struct Box_ {
     credit: i128,
     refill: i128,
     price: i128,
+    idle_us: u64,
+    busy_us: u64,
+    saturated_us: u64,
+    in_flight_us: u64,
+    hold: Histogram,
+    wait: Histogram,
+    mode: Mode,
+    candidate: Option<u32>,
+    queue: u32,
+    /// Those whom the limit would have admitted, and the candidate.
+    ghosts: [u32; 2],
+    shadow_rejected: BTreeMap<Rejection, u64>,
+    candidate_rejected: u64,
 }
 
 impl Default for Box_ {
@@ -70,18 +85,52 @@ impl Default for Box_ {
             credit: 0,
             refill: 0,
             price: 1,
+            idle_us: 0,
+            busy_us: 0,
+            saturated_us: 0,
+            in_flight_us: 0,
+            hold: Histogram::new(),
+            wait: Histogram::new(),
+            mode: Mode::Enforce,
+            candidate: None,
+            queue: 0,
+            ghosts: [0, 0],
+            shadow_rejected: BTreeMap::new(),
+            candidate_rejected: 0,
         }
     }
 }
 
 impl Box_ {
+    /// What is enforced.
+    fn slots(&self) -> Option<u32> {
+        self.limit.slots().filter(|_| self.mode == Mode::Enforce)
+    }
+
+    fn closed(&self) -> bool {
+        self.slots() == Some(0)
+    }
+
+    /// Time passes while nothing happens.
+    fn live(&mut self, us: u64) {
+        let full = self
+            .limit
+            .slots()
+            .is_some_and(|slots| slots > 0 && self.n >= slots);
+        match (self.n, full) {
+            (0, _) => self.idle_us += us,
+            (_, true) => self.saturated_us += us,
+            (_, false) => self.busy_us += us,
+        }
+        self.in_flight_us += u64::from(self.n - self.pending) * us;
+    }
+
     fn full(&self) -> bool {
-        self.limit.slots().is_some_and(|slots| self.n >= slots)
+        self.slots().is_some_and(|slots| self.n >= slots)
     }
 
     fn free(&self) -> u32 {
-        self.limit
-            .slots()
+        self.slots()
             .map_or(u32::MAX, |slots| slots.saturating_sub(self.n))
     }
 
@@ -195,6 +244,11 @@ struct Request {
     share: Option<u64>,
     sheddable: bool,
     turn: Turn,
+    class_reserve: u32,
+    /// When it was admitted, or came to wait.
+    since_us: u64,
+    /// In which ghosts it is: of the route by its limit and by the candidate, of the cell.
+    shades: [bool; 3],
 }
 
 #[derive(Debug, Default)]
@@ -232,13 +286,16 @@ impl Naive {
 
     fn spare_for(&self, key: &str, sheddable: bool) -> bool {
         let free = self.spare_limit.saturating_sub(self.spare_used());
-        let paid = self.boxes[key].credit > 0;
+        let route = &self.boxes[key];
+        let paid = route.credit > 0 || route.mode != Mode::Enforce;
         paid && free > 0 && !(sheddable && 5 * free <= self.spare_limit)
     }
 
     /// Time passes for those who borrow.
     pub(crate) fn tick(&mut self, now_us: u64) {
         let ticks = i128::from(now_us / 100 - self.now_us / 100);
+        let us = now_us - self.now_us;
+        self.boxes.values_mut().for_each(|one| one.live(us));
         self.now_us = now_us;
         let routes = self.boxes.iter_mut().filter(|(key, _)| is_route(key));
         routes.for_each(|(_, one)| one.pay(ticks));
@@ -247,7 +304,16 @@ impl Naive {
     pub(crate) fn apply(&mut self, policy: &Policy) {
         let before = self.spare_limit;
         self.spare_limit = before.min(policy.gateway.spare);
-        self.at("gateway").limit = Limit::new(policy.gateway.capacity).unwrap();
+        let now_us = self.now_us;
+        // The one compartment that is there before the first policy.
+        let gateway = self
+            .boxes
+            .entry("gateway".to_owned())
+            .or_insert_with(|| Box_ {
+                idle_us: now_us,
+                ..Box_::default()
+            });
+        gateway.limit = Limit::new(policy.gateway.capacity).unwrap();
         for upstream in &policy.upstreams {
             self.at(&format!("upstream/{}", upstream.id)).limit = upstream.limit;
         }
@@ -283,17 +349,22 @@ impl Naive {
             one.reserved = route.compartment.reserved;
             one.class_reserve = route.compartment.class_reserve;
             one.earn(refill, price);
+            one.queue = route.compartment.queue;
+            one.mode = route.compartment.mode;
+            one.candidate = route.compartment.candidate;
+            let mode = one.mode;
             self.wake(&key);
-            self.cells(policy, index, &key);
+            self.cells(policy, index, &key, mode);
         }
         self.spare_limit = policy.gateway.spare;
     }
 
-    fn cells(&mut self, policy: &Policy, route: usize, key: &str) {
+    fn cells(&mut self, policy: &Policy, route: usize, key: &str, mode: Mode) {
         let prefix = format!("{key}/tenant/");
         for (key, one) in self.boxes.iter_mut() {
             if let Some(tenant) = key.strip_prefix(&prefix) {
                 one.limit = cap(policy, route, tenant).unwrap_or(Limit::UNLIMITED);
+                one.mode = mode;
             }
         }
     }
@@ -327,7 +398,7 @@ impl Naive {
     fn wake(&mut self, key: &str) {
         while let Some(first) = self.at(key).waiters.first().map(|waiter| waiter.id) {
             let one = self.at(key);
-            if one.limit.is_closed() {
+            if one.closed() {
                 self.end_wait(key, first, Turn::Closed);
                 continue;
             }
@@ -347,6 +418,118 @@ impl Naive {
         }
     }
 
+    fn refuse_at_route(&mut self, why: Rejection, request: &Request) -> Answer {
+        self.note_candidate(request);
+        self.refuse(why, &request.route.clone())
+    }
+
+    /// The live limit refuses; would the candidate?
+    fn note_candidate(&mut self, request: &Request) {
+        let one = self.at(&request.route);
+        if one.candidate.is_some_and(|slots| one.ghosts[1] >= slots) {
+            self.count_unenforced(request, None, true, true);
+        }
+    }
+
+    fn count_unenforced(
+        &mut self,
+        request: &Request,
+        why: Option<Rejection>,
+        candidate: bool,
+        notes: bool,
+    ) {
+        let noted = request.tenant.as_ref().filter(|_| notes);
+        let noted = noted.map(|tenant| format!("{}/{tenant}", request.route));
+        if let Some(key) = &noted
+            && request.cell.is_none()
+            && !self.boxes.contains_key(key)
+        {
+            self.at(key).limit = Limit::UNLIMITED;
+        }
+        let cell = request.cell.clone().or(noted);
+        for key in [Some(request.route.clone()), cell].into_iter().flatten() {
+            let one = self.at(&key);
+            if let Some(why) = why {
+                *one.shadow_rejected.entry(why).or_default() += 1;
+            }
+            one.candidate_rejected += u64::from(candidate);
+        }
+    }
+
+    /// What limits that are not enforced say of a request that has its slot of the route.
+    fn judge(&mut self, request: &mut Request, notes: bool) {
+        let route = self.at(&request.route).clone();
+        let shadow = route.mode == Mode::Shadow;
+        let cell = request.cell.clone().map(|key| self.at(&key).clone());
+        let capped = cell.as_ref().is_some_and(|cell| {
+            shadow
+                && cell
+                    .limit
+                    .slots()
+                    .is_some_and(|slots| cell.ghosts[0] >= slots)
+        });
+        let held = cell.map_or(0, |cell| cell.ghosts[0] + 1);
+        let candidate = route
+            .candidate
+            .is_some_and(|slots| route.ghosts[1] >= slots);
+        let by_limit = || -> Option<Rejection> {
+            let limit = route.limit.slots().filter(|_| shadow)?;
+            let free = limit.saturating_sub(route.ghosts[0]);
+            let share = request.share.filter(|_| request.cell.is_some());
+            let share = share.map(|share| (share * u64::from(free) / 1_000_000).max(1));
+            let kept = request.sheddable && free <= request.class_reserve;
+            if limit == 0 {
+                Some(Rejection::Closed)
+            } else if share.is_some_and(|most| u64::from(held) > most) {
+                Some(Rejection::TenantShare)
+            } else if free > 0 && !kept {
+                None
+            } else if route.queue > 0 {
+                (route.ghosts[0] >= limit + route.queue).then_some(Rejection::QueueFull)
+            } else if free == 0 {
+                Some(Rejection::RouteFull)
+            } else {
+                Some(Rejection::ClassReserve)
+            }
+        };
+        let why = if capped {
+            Some(Rejection::TenantRouteFull)
+        } else {
+            by_limit()
+        };
+        request.shades = [
+            why.is_none(),
+            !candidate,
+            why.is_none() && request.cell.is_some(),
+        ];
+        self.shade(request, 1);
+        if why.is_some() || candidate {
+            self.count_unenforced(request, why, candidate, notes);
+        }
+    }
+
+    fn leave_ghosts(&mut self, request: &Request) {
+        self.shade(request, -1);
+    }
+
+    fn shade(&mut self, request: &Request, by: i32) {
+        let add = |count: &mut u32, has: bool| {
+            *count = u32::try_from(i32::try_from(*count).unwrap() + by * i32::from(has)).unwrap();
+        };
+        let [by_limit, by_candidate, in_cell] = request.shades;
+        let route = self.at(&request.route);
+        add(&mut route.ghosts[0], by_limit);
+        add(&mut route.ghosts[1], by_candidate);
+        if let Some(cell) = request.cell.clone() {
+            add(&mut self.at(&cell).ghosts[0], in_cell);
+        }
+    }
+
+    fn mode_of(&self, key: &str) -> Mode {
+        let route = key.split("/tenant/").next().unwrap();
+        self.boxes[route].mode
+    }
+
     fn refuse(&mut self, why: Rejection, key: &str) -> Answer {
         *self.at(key).rejected.entry(why).or_default() += 1;
         Answer::Refused(why, key.to_owned())
@@ -355,7 +538,7 @@ impl Naive {
     /// Takes a slot where there is one, else says why not.
     fn take(&mut self, key: &str, full: Rejection) -> Result<(), Answer> {
         let one = self.at(key);
-        if one.limit.is_closed() {
+        if one.closed() {
             return Err(self.refuse(Rejection::Closed, key));
         }
         if one.full() {
@@ -387,6 +570,9 @@ impl Naive {
                 .map(|share| u64::from(share.0)),
             sheddable: caller.class == Class::Sheddable,
             turn: Turn::Waiting,
+            class_reserve: asked.compartment.class_reserve,
+            since_us: self.now_us,
+            shades: [false; 3],
             route: key.clone(),
         };
         let answer = self.climb(
@@ -430,18 +616,20 @@ impl Naive {
             request.tenant = Some(own);
             if let Some(limit) = cell_limit {
                 let cell = format!("{key}/tenant/{tenant}");
-                self.at(&cell).limit = limit;
+                let mode = self.at(&key).mode;
+                let one = self.at(&cell);
+                (one.limit, one.mode) = (limit, mode);
                 self.take(&cell, Rejection::TenantRouteFull)?;
                 request.cell = Some(cell.clone());
-                if !self.at(&key).limit.is_closed() && self.over_share(request, 0) {
+                if !self.at(&key).closed() && self.over_share(request, 0) {
                     return Err(self.refuse(Rejection::TenantShare, &cell));
                 }
             }
         }
         let now_us = self.now_us;
         let one = self.at(&key);
-        if one.limit.is_closed() {
-            return Err(self.refuse(Rejection::Closed, &key));
+        if one.closed() {
+            return Err(self.refuse_at_route(Rejection::Closed, request));
         }
         let free = one.free();
         let kept = |reserve| request.sheddable && free <= reserve;
@@ -455,10 +643,10 @@ impl Naive {
             if asks.queue == 0 {
                 let full = free == 0;
                 let why = [Rejection::ClassReserve, Rejection::RouteFull][usize::from(full)];
-                return Err(self.refuse(why, &key));
+                return Err(self.refuse_at_route(why, request));
             }
             if now_us >= asks.useful_until_us {
-                return Err(self.refuse(Rejection::DeadlineTooShort, &key));
+                return Err(self.refuse_at_route(Rejection::DeadlineTooShort, request));
             }
             let group = (request.tenant.clone(), request.sheddable);
             if one.waiters.len() >= asks.queue {
@@ -466,7 +654,7 @@ impl Naive {
                     Some(other) if one.waiters.len() == asks.queue => {
                         self.end_wait(&key, other, Turn::GaveWay);
                     }
-                    _ => return Err(self.refuse(Rejection::QueueFull, &key)),
+                    _ => return Err(self.refuse_at_route(Rejection::QueueFull, request)),
                 }
             }
             let one = self.at(&key);
@@ -480,11 +668,13 @@ impl Naive {
             return Ok(Answer::Waits);
         }
         if one.n >= one.reserved && !self.spare_for(&key, request.sheddable) {
+            self.note_candidate(request);
             return Err(self.no_spare(request));
         }
         self.at(&key).n += 1;
-        let rest = self.rest(request);
+        let rest = self.rest(request, true);
         if rest.is_err() {
+            self.leave_ghosts(request);
             self.leave_route(&key);
         }
         rest.map(|()| Answer::Admitted)
@@ -497,7 +687,7 @@ impl Naive {
         };
         let held = self.at(cell).n;
         let route = self.at(&request.route);
-        let Some(slots) = route.limit.slots() else {
+        let Some(slots) = route.slots() else {
             return false;
         };
         let free = u64::from(slots.saturating_sub(route.n - own));
@@ -507,7 +697,7 @@ impl Naive {
     fn no_spare(&mut self, request: &Request) -> Answer {
         let upstream = request.upstream.clone();
         let one = self.at(&upstream);
-        if one.limit.is_closed() {
+        if one.closed() {
             self.refuse(Rejection::Closed, &upstream)
         } else if one.full() {
             self.refuse(Rejection::UpstreamFull, &upstream)
@@ -519,15 +709,17 @@ impl Naive {
     }
 
     /// With a slot of the route in hand.
-    fn rest(&mut self, request: &Request) -> Result<(), Answer> {
+    fn rest(&mut self, request: &mut Request, notes: bool) -> Result<(), Answer> {
         if self.over_share(request, 1) {
             return Err(self.refuse(Rejection::TenantShare, request.cell.as_ref().unwrap()));
         }
+        self.judge(request, notes);
         self.take(&request.upstream, Rejection::UpstreamFull)?;
         if let Err(answer) = self.take("gateway", Rejection::GatewayFull) {
             self.at(&request.upstream).n -= 1;
             return Err(answer);
         }
+        request.since_us = self.now_us;
         for key in keys(request, true) {
             let one = self.at(&key);
             one.admitted += 1;
@@ -549,8 +741,9 @@ impl Naive {
         left.n -= 1;
         let next = self.next(key, left.free());
         let one = self.at(key);
-        let above = one.limit.slots().is_some_and(|slots| one.n > slots);
-        let (borrowed, paid) = (one.borrowed() > 0, one.credit > 0);
+        let above = one.slots().is_some_and(|slots| one.n > slots);
+        let paid = one.credit > 0 || one.mode != Mode::Enforce;
+        let borrowed = one.borrowed() > 0;
         let anew = |next: &Waiter| used <= slots && !next.group.1 && paid;
         let passes = |next: &Waiter| !above && (!borrowed || anew(next));
         if let Some(next) = next.filter(passes) {
@@ -563,13 +756,16 @@ impl Naive {
 
     fn give_back(&mut self, request: &Request, route: bool, counted: bool) {
         if counted {
+            let held_us = self.now_us - request.since_us;
             for key in keys(request, true) {
                 self.at(&key).completed += 1;
+                self.at(&key).hold.record(held_us);
             }
             self.at("gateway").n -= 1;
             self.at(&request.upstream).n -= 1;
         }
         if route {
+            self.leave_ghosts(request);
             self.leave_route(&request.route);
         }
         for key in keys(request, false) {
@@ -584,12 +780,13 @@ impl Naive {
 
     /// What a waiter is told when it asks.
     pub(crate) fn settle(&mut self, id: u64) -> Answer {
-        let request = self.requests[&id].clone();
+        let mut request = self.requests[&id].clone();
+        let waited_us = self.now_us - request.since_us;
         let key = request.route.clone();
         let answer = match request.turn {
             Turn::Waiting => return Answer::Waits,
             Turn::Granted => self
-                .rest(&request)
+                .rest(&mut request, false)
                 .map_or_else(|answer| answer, |()| Answer::Admitted),
             Turn::NoSpare => self.no_spare(&request),
             Turn::Closed => self.refuse(Rejection::Closed, &key),
@@ -597,8 +794,9 @@ impl Naive {
             Turn::TooLate => self.refuse(Rejection::DeadlineTooShort, &key),
         };
         let granted = request.turn == Turn::Granted;
-        self.end(&request, granted);
+        self.end(&request, granted, waited_us);
         if answer == Answer::Admitted {
+            self.requests.insert(id, request);
             return answer;
         }
         if matches!(request.turn, Turn::Granted | Turn::NoSpare) {
@@ -609,8 +807,9 @@ impl Naive {
         answer
     }
 
-    fn end(&mut self, request: &Request, granted: bool) {
+    fn end(&mut self, request: &Request, granted: bool, waited_us: u64) {
         let one = self.at(&request.route);
+        one.wait.record(waited_us);
         one.queued -= 1;
         one.pending -= u32::from(granted);
         self.pend(request, -1);
@@ -628,7 +827,8 @@ impl Naive {
 
     fn depart(&mut self, id: u64, request: &Request) {
         self.at(&request.route).remove(id);
-        self.end(request, request.turn == Turn::Granted);
+        let waited_us = self.now_us - request.since_us;
+        self.end(request, request.turn == Turn::Granted, waited_us);
         self.requests.remove(&id);
         self.give_back(request, request.turn == Turn::Granted, false);
     }
@@ -665,6 +865,17 @@ impl Naive {
             admitted: one.admitted,
             completed: one.completed,
             rejected: one.rejected.clone(),
+            mode: self.mode_of(&seen.key),
+            candidate: one.candidate,
+            peak_recent: one.peak.max(in_flight),
+            shadow_rejected: one.shadow_rejected.clone(),
+            candidate_rejected: one.candidate_rejected,
+            idle_us: one.idle_us,
+            busy_us: one.busy_us,
+            saturated_us: one.saturated_us,
+            in_flight_us: one.in_flight_us,
+            hold: one.hold.clone(),
+            wait: one.wait.clone(),
             ..Figures::new(seen.key.clone(), level, one.limit)
         }
     }

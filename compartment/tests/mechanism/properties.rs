@@ -8,7 +8,9 @@ use std::task::{Context, Poll, Waker};
 use crate::naive::{Answer, Naive};
 use crate::support::*;
 use compartment::policy::{Plan, Policy};
-use compartment::{CellCache, Class, Entry, Hull, Limit, Permits, Refusal, Rejection, Waiting};
+use compartment::{
+    CellCache, Class, Entry, Hull, Limit, Mode, Permits, Refusal, Rejection, Waiting,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -70,19 +72,34 @@ fn any_route(n: usize) -> impl Strategy<Value = R> {
         prop_oneof![Just(1_000_000), Just(500_000), Just(300_000)],
     );
     let numbers = (any_limit(), 0_u32..6, 0_u32..5, 0_u32..3, 0_usize..2);
-    (numbers, proptest::option::weighted(0.3, any_limit()), share).prop_map(
-        move |((limit, reserved, queue, class_reserve, upstream), tenant_limit, share)| R {
-            streams: None,
-            id: format!("r{n}"),
-            upstream,
-            limit,
-            reserved: limit.slots().map_or(0, |slots| reserved.min(slots)),
-            queue,
-            class_reserve,
-            tenant_limit,
-            share,
-        },
+    let mode = prop_oneof![
+        4 => Just(Mode::Enforce),
+        2 => Just(Mode::Shadow),
+        1 => Just(Mode::Off),
+    ];
+    let candidate = proptest::option::weighted(0.3, 0_u32..6);
+    (
+        numbers,
+        (mode, candidate),
+        proptest::option::weighted(0.3, any_limit()),
+        share,
     )
+        .prop_map(move |(numbers, (mode, candidate), tenant_limit, share)| {
+            let (limit, reserved, queue, class_reserve, upstream) = numbers;
+            R {
+                mode,
+                candidate,
+                streams: None,
+                id: format!("r{n}"),
+                upstream,
+                limit,
+                reserved: limit.slots().map_or(0, |slots| reserved.min(slots)),
+                queue,
+                class_reserve,
+                tenant_limit,
+                share,
+            }
+        })
 }
 
 fn any_shape() -> impl Strategy<Value = Shape> {
@@ -373,7 +390,7 @@ impl Pair {
             assert_eq!(seen, self.naive.credit_ms(&key));
         }
         let mut seen = 0;
-        for figures in self.hull.figures() {
+        for figures in self.hull.figures(self.now_us) {
             seen += 1;
             let expected = self.naive.figures(&figures);
             assert_eq!(figures, expected);

@@ -708,7 +708,7 @@ fn what_a_tenant_counted_stays_counted_when_it_leaves() {
     };
     let counted = |hull: &Hull| {
         let mut sum = hull.departed_tenants();
-        for figures in hull.figures() {
+        for figures in hull.figures(NOW_US) {
             if figures.level == compartment::Level::Tenant {
                 sum.count_in(&figures);
             }
@@ -799,7 +799,7 @@ fn cells_are_bounded_however_many_tenants_come() {
         assert!(permits.is_some());
     }
     let (mut cells, mut admitted) = (0, 0);
-    hull.each_figures(&mut |f| {
+    hull.each_figures(NOW_US, &mut |f| {
         if f.key.starts_with("route/a/tenant/") {
             cells += usize::from(f.key != "route/a/tenant/_idle");
             admitted += f.admitted;

@@ -12,8 +12,8 @@ use compartment::policy::{
     RouteCompartment, Streams, Tenant, Timeouts, Unknown, Upstream,
 };
 use compartment::{
-    Caller, CellCache, Class, Entry, Figures, Fittings, Hull, Lane, Limit, Name, Passage, Permits,
-    Refusal, TenantCompartment, Waiting, enter, tenant_route_limit,
+    Caller, CellCache, Class, Entry, Figures, Fittings, Hull, Lane, Limit, Mode, Name, Passage,
+    Permits, Refusal, TenantCompartment, Waiting, enter, tenant_route_limit,
 };
 
 pub(crate) fn name(text: &str) -> Name {
@@ -35,6 +35,8 @@ pub(crate) struct R {
     pub(crate) class_reserve: u32,
     pub(crate) tenant_limit: Option<Limit>,
     pub(crate) share: Option<u32>,
+    pub(crate) mode: Mode,
+    pub(crate) candidate: Option<u32>,
     pub(crate) streams: Option<Limit>,
 }
 
@@ -48,11 +50,22 @@ pub(crate) fn route(id: &str, slots: u32) -> R {
         class_reserve: 0,
         tenant_limit: None,
         share: None,
+        mode: Mode::Enforce,
+        candidate: None,
         streams: None,
     }
 }
 
 impl R {
+    pub(crate) fn mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    pub(crate) fn candidate(self, slots: u32) -> Self {
+        let candidate = Some(slots);
+        Self { candidate, ..self }
+    }
+
     pub(crate) fn reserved(self, reserved: u32) -> Self {
         Self { reserved, ..self }
     }
@@ -87,6 +100,8 @@ impl R {
                 queue_wait: second,
                 hold_max: second,
                 hold_until: HoldUntil::Body,
+                mode: self.mode,
+                candidate: self.candidate,
                 stream: self.streams.map(|limit| Streams {
                     limit,
                     idle: Duration::from_secs(60),
@@ -206,6 +221,9 @@ impl Lane for Here {
     }
 }
 
+/// For figures of which the time is not asked.
+pub(crate) const NOW_US: u64 = 1;
+
 /// A caller without a tenant.
 pub(crate) const ANYBODY: Caller = Caller {
     tenant: None,
@@ -303,14 +321,14 @@ pub(crate) fn why(refusal: &Refusal) -> (&'static str, &str) {
 
 /// The figures of one key.
 pub(crate) fn figures(hull: &Hull, key: &str) -> Option<Figures> {
-    hull.figures()
+    hull.figures(NOW_US)
         .into_iter()
         .find(|figures| figures.key == key)
 }
 
 /// What must hold in every compartment at any time.
 pub(crate) fn identities(hull: &Hull) {
-    for f in hull.figures() {
+    for f in hull.figures(NOW_US) {
         let refusals: u64 = f.rejected.values().sum();
         assert_eq!(f.admitted, f.completed + u64::from(f.in_flight), "{f:?}");
         assert_eq!(
@@ -324,7 +342,7 @@ pub(crate) fn identities(hull: &Hull) {
 /// When nobody is left: nothing is in flight, waits or is borrowed anywhere.
 pub(crate) fn all_returned(hull: &Hull) {
     identities(hull);
-    for f in hull.figures() {
+    for f in hull.figures(NOW_US) {
         assert_eq!((f.in_flight, f.queued, f.borrowed), (0, 0, 0), "{f:?}");
     }
     assert_eq!(hull.spare().1, 0, "spare slots in use by nobody");

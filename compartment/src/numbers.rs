@@ -1,0 +1,102 @@
+//! What a route is made of: the numbers of its policy, and what a new one needs.
+//!
+//! Separate from the route because a policy is read here and nowhere near a request. It must
+//! never hold a count.
+
+use std::sync::Arc;
+
+use crate::compartment::Compartment;
+use crate::credit;
+use crate::ghost::Terms;
+use crate::policy::{self, Policy, RouteCompartment, Tenant};
+use crate::spare::Spare;
+use crate::sync::OwnLine;
+use crate::{Key, Limit, Mode};
+
+/// What a policy says of a route.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbers {
+    pub(crate) limit: Limit,
+    pub(crate) reserved: u32,
+    pub(crate) class_reserve: u32,
+    pub(crate) queue: u32,
+    pub(crate) mode: Mode,
+    pub(crate) candidate: Option<u32>,
+}
+
+impl Numbers {
+    pub(crate) fn of(asked: &RouteCompartment) -> Self {
+        Self {
+            limit: asked.limit,
+            reserved: asked.reserved,
+            class_reserve: asked.class_reserve,
+            queue: asked.queue,
+            mode: asked.mode,
+            candidate: asked.candidate,
+        }
+    }
+
+    /// Of the route's streams: all of their slots are spare slots, and nobody waits for one.
+    pub(crate) fn of_streams(asked: &RouteCompartment, limit: Limit) -> Self {
+        Self {
+            limit,
+            reserved: 0,
+            class_reserve: 0,
+            queue: 0,
+            mode: asked.mode,
+            candidate: None,
+        }
+    }
+
+    pub(crate) fn terms(self) -> Terms {
+        Terms {
+            mode: self.mode,
+            limit: self.limit.slots(),
+            queue: self.queue,
+            candidate: self.candidate,
+        }
+    }
+}
+
+/// What a new route is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Make<'a> {
+    pub(crate) id: u64,
+    pub(crate) cores: usize,
+    pub(crate) now_us: u64,
+    pub(crate) spare: &'a Arc<OwnLine<Spare>>,
+}
+
+impl Make<'_> {
+    pub(crate) fn slots(self, key: &Key) -> Compartment {
+        Compartment::made(key, Limit::CLOSED, self.cores, self.now_us)
+    }
+}
+
+/// One tenant's hard cap on one route: the tighter of the route's `tenant_limit` and the plan's
+/// limit for this route; `None` when neither is set. No tenant: the shared unknown one.
+pub fn tenant_route_limit(policy: &Policy, route: usize, tenant: Option<&Tenant>) -> Option<Limit> {
+    let own = policy
+        .routes
+        .get(route)
+        .and_then(|route| route.compartment.tenant_limit);
+    let plan = tenant
+        .and_then(|tenant| tenant.plan)
+        .and_then(|plan| policy.plans.get(plan));
+    let planned = plan.and_then(|plan| plan.routes.iter().find(|(index, _)| *index == route));
+    match (own, planned.map(|(_, limit)| *limit)) {
+        (Some(own), Some(planned)) => Some(own.tighter(planned)),
+        (own, planned) => own.or(planned),
+    }
+}
+
+/// Every route that can go beyond its guarantee earns the same part of the spare slots.
+pub(crate) fn terms(policy: &Policy) -> credit::Terms {
+    let borrows = |route: &&policy::Route| {
+        let own = &route.compartment;
+        own.limit.slots().is_none_or(|slots| slots > own.reserved)
+    };
+    let borrowers = policy.routes.iter().filter(borrows).count();
+    let borrowers = u32::try_from(borrowers).unwrap_or(u32::MAX);
+    credit::Terms::new(policy.gateway.spare, borrowers)
+}
