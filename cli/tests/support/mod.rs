@@ -219,6 +219,10 @@ impl Process {
         );
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.0.id()
+    }
+
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.0.try_wait().unwrap()
     }

@@ -1,0 +1,242 @@
+//! Random traffic and random policies against the real binary, with the upstream as the judge.
+//!
+//! `BULKHEAD_SOAK_SECONDS` says how long, `BULKHEAD_SOAK_SEED` what; the seed is printed. At the
+//! end no limit was ever passed, every count is 0 and adds up, nothing leaked, memory and
+//! descriptors came back, and the log holds no panic.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a failed step fails the test"
+)]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test's deadline is on the real clock"
+)]
+
+mod ledger;
+mod random;
+mod stub;
+#[path = "../support/mod.rs"]
+mod support;
+mod traffic;
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::ledger::{Ledger, policy};
+use crate::random::Random;
+use crate::support::{Process, eventually, get};
+use crate::traffic::Ends;
+
+const SECONDS: u64 = 20;
+/// What the gateway may grow by after its first seconds: buffers of every connection that a
+/// random moment has open.
+const GROWTH_KIB_MAX: u64 = 48 * 1024;
+/// Descriptors that may stay beyond those at the start: idle connections to the upstream.
+const DESCRIPTORS_MAX: usize = 256;
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text}: a number")),
+    )
+}
+
+/// The running gateway and what it was given.
+struct Soak {
+    process: Process,
+    folder: tempfile::TempDir,
+    ledger: Arc<Ledger>,
+    upstream: String,
+    random: Random,
+    pushes: u32,
+}
+
+impl Soak {
+    fn start(seed: u64, record: &Arc<Mutex<stub::Record>>) -> Self {
+        let (ledger, mut random) = (Arc::<Ledger>::default(), Random::new(seed));
+        let upstream = stub::start(Arc::clone(&ledger), Arc::clone(record));
+        let upstream = format!("http://{upstream}");
+        let folder = tempfile::tempdir().unwrap();
+        let first = policy(&mut random, &upstream);
+        ledger.begin(&first.limits);
+        std::fs::write(folder.path().join("policy.toml"), first.text).unwrap();
+        let args = [
+            "gateway",
+            "--policy",
+            "policy.toml",
+            "--listen",
+            "127.0.0.1:0",
+            "--admin",
+            "127.0.0.1:0",
+            "--workers",
+            "2",
+            "--drain-timeout",
+            "5s",
+        ];
+        let process = Process::start(folder.path(), "gateway", &args, &[]);
+        Self {
+            process,
+            folder,
+            ledger,
+            upstream,
+            random,
+            pushes: 0,
+        }
+    }
+
+    fn running(&self) -> Value {
+        get(self.process.admin(), "/policy").json()
+    }
+
+    /// A new policy, in force when this returns.
+    fn push(&mut self) {
+        let next = policy(&mut self.random, &self.upstream);
+        let before = self.running();
+        self.ledger.begin(&next.limits);
+        replace(self.folder.path(), &next.text);
+        self.process.signal("-HUP");
+        eventually("the new policy", || {
+            (self.running() != before).then_some(())
+        });
+        self.ledger.confirm();
+        self.pushes += 1;
+    }
+
+    fn compartments(&self) -> Vec<Value> {
+        let all = get(self.process.admin(), "/compartments").json();
+        all["compartments"].as_array().unwrap().clone()
+    }
+
+    fn memory_kib(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("VmRSS:"))
+            .unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.process.id()))
+            .unwrap()
+            .count()
+    }
+
+    /// Every count is 0 and adds up; no peak was above any limit that was ever in force.
+    fn is_at_rest(&self) {
+        eventually("every count to be 0", || {
+            let all = self.compartments();
+            let busy = all
+                .iter()
+                .any(|one| one["in_flight"] != 0 || one["queued"] != 0);
+            (!busy).then_some(())
+        });
+        for one in self.compartments() {
+            let number = |field: &str| one[field].as_u64().unwrap();
+            let rejected = one["rejected"].as_object().unwrap().values();
+            let rejected: u64 = rejected.map(|count| count.as_u64().unwrap()).sum();
+            assert_eq!(number("admitted"), number("completed"), "{one}");
+            let decided = number("admitted") + rejected + number("left_queue");
+            assert_eq!(number("arrived"), decided, "{one}");
+            assert_eq!(
+                (number("leaked"), number("oldest_permit_ms")),
+                (0, 0),
+                "{one}"
+            );
+            let key = one["key"].as_str().unwrap();
+            if let Some(most) = self.ledger.ever(key) {
+                assert!(number("peak") <= u64::from(most), "{most} at most: {one}");
+            }
+        }
+    }
+}
+
+/// At once: the gateway never reads half of it.
+fn replace(folder: &Path, text: &str) {
+    std::fs::write(folder.join("next.toml"), text).unwrap();
+    std::fs::rename(folder.join("next.toml"), folder.join("policy.toml")).unwrap();
+}
+
+#[test]
+fn random_traffic_and_policies_pass_no_limit_and_leave_nothing_behind() {
+    let seconds = setting("BULKHEAD_SOAK_SECONDS").unwrap_or(SECONDS);
+    let seed = setting("BULKHEAD_SOAK_SEED").unwrap_or_else(|| u64::from(std::process::id()));
+    println!("BULKHEAD_SOAK_SEED={seed} BULKHEAD_SOAK_SECONDS={seconds}");
+    let record = Arc::<Mutex<stub::Record>>::default();
+    let mut soak = Soak::start(seed, &record);
+    let descriptors = soak.descriptors();
+    let ends = Arc::<Ends>::default();
+    let clients = traffic::start(
+        soak.process.gateway(),
+        soak.random.fork(),
+        Arc::clone(&ends),
+    );
+    let (start, length) = (Instant::now(), Duration::from_secs(seconds));
+    let mut warm_kib = None;
+    while start.elapsed() < length {
+        soak.push();
+        std::thread::sleep(Duration::from_millis(soak.random.between(0, 300)));
+        if start.elapsed() >= length / 4 {
+            warm_kib.get_or_insert_with(|| soak.memory_kib());
+        }
+        let verdicts = record.lock().unwrap().verdicts.clone();
+        assert!(verdicts.is_empty(), "seed {seed}: {verdicts:#?}");
+    }
+    ends.stop.store(true, Ordering::Relaxed);
+    clients.join().unwrap();
+    soak.is_at_rest();
+    let (warm_kib, end_kib) = (warm_kib.unwrap(), soak.memory_kib());
+    let more = soak.descriptors().saturating_sub(descriptors);
+    summary(&soak, &record.lock().unwrap(), &ends);
+    println!(
+        "  memory: {warm_kib} KiB after a quarter, {end_kib} KiB at the end; {more} descriptors more"
+    );
+    assert!(record.lock().unwrap().verdicts.is_empty());
+    assert_eq!(
+        ends.wrong.load(Ordering::Relaxed),
+        0,
+        "answers that were not their own, or hung"
+    );
+    assert!(
+        ends.whole.load(Ordering::Relaxed) > 100 * seconds / 20,
+        "hardly any traffic"
+    );
+    assert!(end_kib <= warm_kib + GROWTH_KIB_MAX, "memory grows");
+    assert!(
+        more <= DESCRIPTORS_MAX,
+        "{more} descriptors more than at the start"
+    );
+    soak.process.signal("-TERM");
+    assert_eq!(soak.process.wait().code(), Some(0));
+    let log = soak.process.text();
+    assert!(!log.contains("panicked"), "{log}");
+}
+
+fn summary(soak: &Soak, record: &stub::Record, ends: &Ends) {
+    let count = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+    println!(
+        "{} policies; {} calls upstream, {} of them left; \
+         answers: {} whole, {} refused, {} cut, {} left, {} wrong",
+        soak.pushes,
+        record.calls,
+        record.left,
+        count(&ends.whole),
+        count(&ends.refused),
+        count(&ends.cut),
+        count(&ends.left),
+        count(&ends.wrong),
+    );
+    for (key, peak) in &record.peaks {
+        if let Some(most) = soak.ledger.ever(key) {
+            println!("  {key}: peak {peak}, highest limit {most}");
+        }
+    }
+}
