@@ -229,6 +229,7 @@ const WRONG_VALUES: &str = r#"
 /tenants/acme/api_keys | ["sha256:00"] | =[0] | "sha256:00" | 64
 /tenants/acme/hosts | ["a b"] | =[0] | "a b" | host
 /tenants/_unknown | { limit = 1 } | = | "_unknown" | begin with a letter
+/upstreams/main/http2 | 2 | = | = | true or false
 /upstreams/main/endpoints | [] | = | = | at least one
 /upstreams/main/endpoints/0 | "http://a/x" | = | = | path
 /upstreams/main/endpoints/0 | "https://a" | = | = | is not enforced by this build
@@ -416,12 +417,6 @@ fn what_this_build_does_not_enforce_is_an_error() {
         };
         refused(&document, at, "1", &["is not enforced by this build"]);
     }
-    refused(
-        &with("/upstreams/main/http2", "true"),
-        "upstreams.main.http2",
-        "true",
-        &["is not enforced by this build"],
-    );
     accepted(&with("/upstreams/main/http2", "false"));
     for mode in ["off", "shadow", "enforce"] {
         accepted(&with("/routes/0/compartment/mode", &format!("\"{mode}\"")));

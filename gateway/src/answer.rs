@@ -9,7 +9,6 @@ use compartment::Permits;
 use compartment::policy::HoldUntil;
 use http::header::CONTENT_LENGTH;
 use http::{Response, StatusCode, Version};
-use http_body::Body;
 
 use crate::admission;
 use crate::attempt::Reply;
@@ -53,18 +52,14 @@ pub(crate) fn of(
     reply: Reply,
     exchange: Exchange,
 ) -> Result<Response<AnswerBody>, Stop> {
-    let Reply {
-        response,
-        wire,
-        pool,
-    } = reply;
+    let Reply { head, source } = reply;
     let Exchange {
         pump,
         timer,
         mut bounds,
         slots,
     } = exchange;
-    let (mut head, incoming) = response.into_parts();
+    let (mut head, ()) = head.into_parts();
     let switched = head.status == StatusCode::SWITCHING_PROTOCOLS;
     let is_events = streams::is_event_stream(&head.headers);
     let via = visit.core.live.via.of(head.version);
@@ -75,8 +70,7 @@ pub(crate) fn of(
         head.headers.remove(CONTENT_LENGTH);
     }
     let mut parts = Parts {
-        wire,
-        pool,
+        source,
         pump,
         timer,
         slots: Some(slots),
@@ -86,7 +80,7 @@ pub(crate) fn of(
         tunnel::prepare(visit, parts, bounds)?;
         return Ok(Response::from_parts(head, AnswerBody::Own(None)));
     }
-    if incoming.is_end_stream() {
+    if parts.source.is_end_stream() {
         parts.end(&visit.core);
         return Ok(Response::from_parts(head, AnswerBody::Own(None)));
     }
@@ -98,7 +92,7 @@ pub(crate) fn of(
         parts.slots = None;
         bounds.hold_at_us = u64::MAX;
     }
-    let held = Held::new(incoming, parts, bounds, &visit.core, &visit.connection);
+    let held = Held::new(parts, bounds, visit);
     Ok(Response::from_parts(head, AnswerBody::Held(held)))
 }
 

@@ -18,6 +18,7 @@ use crate::retry::Outgoing;
 use crate::streams::{self, Asks};
 use crate::target;
 use crate::tenant::{Marks, NotLetIn};
+use crate::upstream;
 use crate::visit::{Early, Stop, Visit};
 use crate::waiting::Patience;
 
@@ -100,10 +101,7 @@ fn route(
         });
     };
     let calls = OnRoute(lane);
-    let terms = calls.0.route.streams.as_ref();
-    let asks = terms.map_or(Asks::Call, |terms| {
-        streams::asked(parts, head.framing, terms)
-    });
+    let asks = streams::asked(parts, head.framing, &calls.0.route);
     // A stream holds a slot of the route's streams, and none of the route's own.
     let streams = calls.for_streams().filter(|_| asks != Asks::Call);
     let lane = streams.unwrap_or(calls);
@@ -181,12 +179,16 @@ impl Asked {
             headers.extend(self.host(&uri).map(|host| (HOST, host)));
         }
         head::count_forward(&method, &mut headers);
+        let trailers = self.lane.0.route.http2 && headers::accepts_trailers(&headers);
         headers::to_upstream(&mut headers, &sender, &visit.core.ids);
         self.lane
             .0
             .policy
             .tenants
             .drop_others(&mut headers, sender.tenant);
+        if trailers {
+            upstream::accept_trailers(&mut headers);
+        }
         if has_body && !matches!(self.framing, Framing::Length(_)) {
             // Without it hyper would send a GET without its body.
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));

@@ -13,6 +13,7 @@ use std::time::Duration;
 use http::header::UPGRADE;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
+use tokio::net::TcpStream;
 
 use crate::core::{Core, OnRoute};
 use crate::headers::{Framing, framing, names_websocket};
@@ -20,7 +21,7 @@ use crate::held_body::Bounds;
 use crate::reason::Reason;
 use crate::request_body::{BodyFault, Pump, RequestBody};
 use crate::timer::Timer;
-use crate::upstream::{EndpointPool, Unreached, Wire};
+use crate::upstream::{EndpointPool, NoConnection, Source, Unreached, Wire};
 
 /// Why an attempt brought no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +79,8 @@ pub(crate) fn fault_of(error: &hyper::Error) -> Fault {
 /// The head of an answer, and the connection that its body comes from.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    pub(crate) response: Response<Incoming>,
-    pub(crate) wire: Box<Wire>,
-    pub(crate) pool: Rc<EndpointPool>,
+    pub(crate) head: Response<()>,
+    pub(crate) source: Source,
 }
 
 /// One request at its upstream.
@@ -92,7 +92,7 @@ pub(crate) struct Attempts<'a> {
     pub(crate) timer: &'a mut Timer,
     pub(crate) bounds: Bounds,
     /// About to be sent. Kept here and not handed from call to call: it is large.
-    request: Option<Request<RequestBody>>,
+    pub(crate) request: Option<Request<RequestBody>>,
     attempt_at_us: u64,
     waits: Option<Waits>,
     /// The request asks for another protocol.
@@ -170,11 +170,19 @@ impl<'a> Attempts<'a> {
         // Of several endpoints the last one's trouble is told. A policy has at least one.
         let mut unreached = Unreached::Name;
         for pool in lane.endpoints(now_us) {
+            if lane.route.http2 {
+                // Boxed: other upstreams' requests carry no room for it.
+                match Box::pin(self.over_http2(pool)).await? {
+                    Ok(reply) => return Ok(reply),
+                    Err(why) => unreached = why,
+                }
+                continue;
+            }
             loop {
                 let idle = poll_fn(|cx| Poll::Ready(pool.take(now_us, cx))).await;
                 let wire = match idle {
                     Some(wire) => wire,
-                    None => match self.dial(pool).await? {
+                    None => match self.dial(pool, |stream| Wire::new(stream, now_us)).await? {
                         Ok(wire) => wire,
                         Err(why) => {
                             unreached = why;
@@ -184,11 +192,14 @@ impl<'a> Attempts<'a> {
                 };
                 if let Some((response, wire)) = self.send(wire).await? {
                     let pool = Rc::clone(pool);
-                    return Ok(Reply {
-                        response,
+                    let (head, incoming) = response.into_parts();
+                    let source = Source::Http1 {
+                        incoming,
                         wire,
                         pool,
-                    });
+                    };
+                    let head = Response::from_parts(head, ());
+                    return Ok(Reply { head, source });
                 }
             }
         }
@@ -196,13 +207,21 @@ impl<'a> Attempts<'a> {
     }
 
     /// A new connection, or why this endpoint gives none.
-    async fn dial(&mut self, pool: &EndpointPool) -> Result<Result<Box<Wire>, Unreached>, Fault> {
+    pub(crate) async fn dial<T, E, F>(
+        &mut self,
+        pool: &EndpointPool,
+        begin: impl FnOnce(TcpStream) -> F,
+    ) -> Result<Result<T, Unreached>, Fault>
+    where
+        F: Future<Output = Result<T, E>>,
+        NoConnection: From<E>,
+    {
         let (core, lane) = (self.core, self.lane);
         // Each endpoint gets its share of the time, so that one that is silent leaves some.
         let endpoints = u64::try_from(lane.0.pools.len()).unwrap_or(1).max(1);
         let longest = Duration::from_micros(lane.0.route.connect_us / endpoints);
         // Boxed, as all that is rare: every request carries the size of this future.
-        let mut dial = Box::pin(core.dialler.dial(pool, longest));
+        let mut dial = Box::pin(core.dialler.dial(pool, longest, begin));
         // Cancelling it closes the half-made connection; nothing has been sent.
         let dialled = poll_fn(|cx| {
             self.poll_client(cx)?;
@@ -276,7 +295,7 @@ impl<'a> Attempts<'a> {
     }
 
     /// Keeps reading the client's body: that is how a client that leaves is noticed.
-    fn poll_client(&self, cx: &mut Context<'_>) -> Result<(), Fault> {
+    pub(crate) fn poll_client(&self, cx: &mut Context<'_>) -> Result<(), Fault> {
         let Some(pump) = &self.pump else {
             return Ok(());
         };
@@ -285,7 +304,7 @@ impl<'a> Attempts<'a> {
 
     /// Ready when a bound has run out. The attempt's clock stands while the upstream waits for
     /// the client, who has a bound of its own.
-    fn poll_bounds(&mut self, cx: &mut Context<'_>) -> Poll<Fault> {
+    pub(crate) fn poll_bounds(&mut self, cx: &mut Context<'_>) -> Poll<Fault> {
         let waits = self.look_at_waits();
         let (first_us, reason) = self.bounds.first();
         let (at_us, fault) = match waits {
@@ -325,7 +344,7 @@ impl<'a> Attempts<'a> {
 }
 
 /// One framing, or a switch to the protocol that was asked for and no other.
-fn is_readable(response: &Response<Incoming>, asks_switch: bool) -> bool {
+pub(crate) fn is_readable<B>(response: &Response<B>, asks_switch: bool) -> bool {
     match framing(response.headers()) {
         Ok(framing) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
             asks_switch && framing == Framing::None && names_websocket(response.headers())

@@ -106,6 +106,16 @@ fn make_trailers_only(answer: &mut Response<Bytes>, form: &Form) {
     headers.insert(GRPC_MESSAGE, HeaderValue::from_static(form.name));
 }
 
+/// What ends a gRPC answer that is cut: its caller knows nothing of a missing end.
+pub(crate) fn grpc_end(reason: Reason) -> HeaderMap {
+    let form = reason.form();
+    let mut trailers = HeaderMap::new();
+    let status = HeaderValue::from_static(grpc_status(form.status));
+    trailers.insert(GRPC_STATUS, status);
+    trailers.insert(GRPC_MESSAGE, HeaderValue::from_static(form.name));
+    trailers
+}
+
 /// The gRPC status of an answer of ours.
 fn grpc_status(status: StatusCode) -> &'static str {
     match status {

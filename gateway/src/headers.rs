@@ -5,8 +5,8 @@
 //! let a `Connection` field take one of ours away.
 
 use http::header::{
-    CONNECTION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TRAILER, TRANSFER_ENCODING,
-    UPGRADE, VIA,
+    CONNECTION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE, VIA,
 };
 
 use crate::error::REQUEST_ID;
@@ -175,6 +175,11 @@ pub(crate) fn switch_to_websocket(headers: &mut HeaderMap) {
 /// True when a message speaks of a switch to that protocol, among others or alone.
 pub(crate) fn names_websocket(headers: &HeaderMap) -> bool {
     has_token(headers, &CONNECTION, "upgrade") && has_token(headers, &UPGRADE, "websocket")
+}
+
+/// True when the sender reads trailers.
+pub(crate) fn accepts_trailers(headers: &HeaderMap) -> bool {
+    has_token(headers, &TE, "trailers")
 }
 
 /// One of the tokens of a list, over all of its lines.

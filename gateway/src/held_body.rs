@@ -10,20 +10,21 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use compartment::{Class, Permits, Refusal};
+use http::Version;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use crate::attempt::Fault;
 use crate::connection::Connection;
 use crate::core::{Core, OnRoute};
+use crate::error::grpc_end;
 use crate::headers::clean_trailers;
 use crate::live_policy::LiveStreams;
 use crate::reason::Reason;
 use crate::request_body::Pump;
 use crate::running;
 use crate::timer::Timer;
-use crate::upstream::{EndpointPool, Wire};
-use crate::visit::gone;
+use crate::upstream::{self, Source};
+use crate::visit::{Visit, gone};
 
 /// Permits, and the entry that says how old they are. Dropping it gives both back.
 #[derive(Debug)]
@@ -117,7 +118,6 @@ impl Bounds {
 /// An upstream's body on its way to the client.
 #[derive(Debug)]
 pub(crate) struct Held {
-    incoming: Incoming,
     parts: Option<Parts>,
     bounds: Bounds,
     /// `None`: something moved, and nobody has looked at a clock since.
@@ -126,6 +126,8 @@ pub(crate) struct Held {
     uploaded: u64,
     /// Why the answer is about to be cut.
     cut: Option<Reason>,
+    /// The client reads gRPC's own end.
+    grpc: bool,
     core: Rc<Core>,
     connection: Rc<Connection>,
 }
@@ -134,8 +136,7 @@ pub(crate) struct Held {
 /// the upstream does for it may still be going on.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    pub(crate) wire: Box<Wire>,
-    pub(crate) pool: Rc<EndpointPool>,
+    pub(crate) source: Source,
     pub(crate) pump: Option<Rc<Pump>>,
     pub(crate) timer: Timer,
     /// `None`: they were given back at the head.
@@ -143,20 +144,16 @@ pub(crate) struct Parts {
 }
 
 impl Held {
-    pub(crate) fn new(
-        incoming: Incoming,
-        parts: Parts,
-        bounds: Bounds,
-        core: &Rc<Core>,
-        connection: &Rc<Connection>,
-    ) -> Self {
+    pub(crate) fn new(parts: Parts, bounds: Bounds, visit: &Visit) -> Self {
+        let (core, connection) = (&visit.core, &visit.connection);
+        let grpc = visit.grpc && visit.version == Version::HTTP_2;
         Self {
-            incoming,
             parts: Some(parts),
             bounds,
             progress_us: None,
             uploaded: 0,
             cut: None,
+            grpc,
             core: Rc::clone(core),
             connection: Rc::clone(connection),
         }
@@ -181,7 +178,10 @@ impl Held {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         let Some(parts) = &mut self.parts else {
-            return Poll::Ready(self.cut.take().map(|reason| Err(Cut(reason))));
+            return Poll::Ready(self.cut.take().map(|reason| match self.grpc {
+                true => Ok(Frame::trailers(grpc_end(reason))),
+                false => Err(Cut(reason)),
+            }));
         };
         // What is there already goes out first; then the connection is moved, and looked at again.
         for moved in [false, true] {
@@ -191,13 +191,16 @@ impl Held {
                 if let Some(Err(fault)) = parts.pump.as_ref().map(|pump| pump.fill(cx)) {
                     return self.fail(Fault::Client(fault).reason(), cx);
                 }
-                parts.wire.poll(cx);
+                parts.source.poll(cx);
             }
-            match parts.wire.next_frame(&mut self.incoming) {
+            match parts.source.next_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => return Poll::Ready(Some(Ok(self.pass(frame)))),
-                Poll::Ready(Some(Err(error))) => {
-                    let reason = crate::attempt::fault_of(&error).reason();
-                    return self.fail(reason, cx);
+                Poll::Ready(Some(Err(cut))) => {
+                    let fault = match cut {
+                        upstream::Cut::Http1(error) => crate::attempt::fault_of(&error),
+                        upstream::Cut::Http2(broken) => broken.into(),
+                    };
+                    return self.fail(fault.reason(), cx);
                 }
                 Poll::Ready(None) => {
                     self.end();
@@ -206,7 +209,7 @@ impl Held {
                 Poll::Pending => {}
             }
         }
-        if parts.wire.has_ended() {
+        if parts.source.has_ended() {
             // Never seen; without it such a body would only end by its bounds.
             return self.fail(Reason::UpstreamReset, cx);
         }
@@ -230,7 +233,8 @@ impl Held {
         if let Some(trailers) = frame.trailers_mut() {
             clean_trailers(trailers);
         }
-        if self.incoming.is_end_stream() || frame.is_trailers() {
+        let source = self.parts.as_ref().map(|parts| &parts.source);
+        if frame.is_trailers() || source.is_none_or(Source::is_end_stream) {
             // Before the last byte can reach the client, whose next request may need the slot.
             self.end();
         } else {
@@ -277,12 +281,10 @@ impl Held {
 impl Parts {
     /// The exchange came to its clean end.
     pub(crate) fn end(self, core: &Core) {
-        let Self {
-            wire, pool, slots, ..
-        } = self;
+        let Self { source, slots, .. } = self;
         // Reads the clock. The connection is at rest by now, so the order does not matter.
         drop(slots);
-        pool.give(wire, core.now.last_us());
+        source.end(core.now.last_us());
     }
 }
 
@@ -324,9 +326,7 @@ impl Body for AnswerBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Own(body) => body.as_ref().is_none_or(Bytes::is_empty),
-            Self::Held(held) => {
-                held.parts.is_none() && held.cut.is_none() && held.incoming.is_end_stream()
-            }
+            Self::Held(held) => held.parts.is_none() && held.cut.is_none(),
         }
     }
 
@@ -336,7 +336,10 @@ impl Body for AnswerBody {
                 let length = body.as_ref().map_or(0, Bytes::len);
                 SizeHint::with_exact(u64::try_from(length).unwrap_or(u64::MAX))
             }
-            Self::Held(held) => held.incoming.size_hint(),
+            Self::Held(held) => match &held.parts {
+                Some(parts) => parts.source.size_hint(),
+                None => SizeHint::default(),
+            },
         }
     }
 }

@@ -28,6 +28,7 @@ mod live_policy;
 mod metrics;
 mod now;
 mod outcomes;
+mod over_http2;
 mod policy_file;
 mod policy_source;
 mod reason;

@@ -80,6 +80,8 @@ pub(crate) struct LiveRoute {
     /// By the index of the plan.
     pub(crate) plan_limits: HashMap<usize, Limit>,
     pub(crate) endpoints: Vec<Endpoint>,
+    /// What the upstream speaks, by prior knowledge.
+    pub(crate) http2: bool,
     pub(crate) connect_us: u64,
     pub(crate) queue_wait_us: u64,
     pub(crate) hold_us: u64,
@@ -286,6 +288,7 @@ impl Live {
             endpoints: upstream
                 .map(|upstream| upstream.endpoints.clone())
                 .unwrap_or_default(),
+            http2: upstream.is_some_and(|upstream| upstream.http2),
             connect_us: upstream.map_or(0, |upstream| whole_us(upstream.connect_timeout)),
             queue_wait_us: whole_us(route.compartment.queue_wait),
             hold_us: whole_us(route.compartment.hold_max),

@@ -119,8 +119,8 @@ forms! {
     REQUEST_TIMEOUT "request_timeout" 408 "http_request_error" "The request came too slowly"
     CLIENT_GONE "client_gone" 400 "http_request_error" "The client left"
     SLOW_CLIENT "slow_client" 408 "http_request_error" "The client does not read"
-    STREAM_IDLE "stream_idle" 504 "http_response_timeout" "Nothing passed for too long"
-    STREAM_AGE "stream_age" 504 "http_response_timeout" "The stream came to its longest age"
+    STREAM_IDLE "stream_idle" 503 "connection_timeout" "Nothing passed for too long"
+    STREAM_AGE "stream_age" 503 "connection_timeout" "The stream came to its longest age"
     LOOP "loop_detected" 508 "proxy_loop_detected" "The request goes in a circle"
     INTERNAL "internal" 500 "proxy_internal_error" "A defect of the gateway"
 }

@@ -2,7 +2,7 @@
 //!
 //! Separate because it must be read all the while, also when the upstream does not: a client that
 //! leaves is noticed by reading. What is read ahead and what is kept for a retry have bounds. It
-//! must never pass on a byte beyond the route's bound, nor a trailer.
+//! must never pass on a byte beyond the route's bound, nor a trailer that speaks for us.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,8 +11,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+
+use crate::headers::clean_trailers;
 
 /// Bytes read ahead of the upstream.
 const AHEAD_BYTES_MAX: usize = 64 * 1024;
@@ -53,6 +56,10 @@ struct State {
     starved: bool,
     /// Frames read: tells progress.
     frames: u64,
+    /// Anything was taken.
+    taken: bool,
+    /// Kept for upstreams that can be sent some.
+    trailers: Option<HeaderMap>,
 }
 
 impl Pump {
@@ -70,6 +77,8 @@ impl Pump {
             fault: None,
             starved: false,
             frames: 0,
+            taken: false,
+            trailers: None,
         })))
     }
 
@@ -82,6 +91,28 @@ impl Pump {
     pub(crate) fn waits_for_client(&self) -> bool {
         let state = self.0.borrow();
         state.starved && state.source.is_some()
+    }
+
+    /// True when all of it was read and taken.
+    pub(crate) fn is_done(&self) -> bool {
+        let state = self.0.borrow();
+        let left = !state.ahead.is_empty() || state.fault.is_some() || state.trailers.is_some();
+        state.source.is_none() && !left
+    }
+
+    /// True when anything of it was taken to be sent.
+    pub(crate) fn was_taken(&self) -> bool {
+        self.0.borrow().taken
+    }
+
+    /// The trailers that came at its end, cleaned.
+    pub(crate) fn trailers(&self) -> Option<HeaderMap> {
+        self.0.borrow().trailers.clone()
+    }
+
+    /// The next piece to send.
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyFault>>> {
+        self.0.borrow_mut().poll_next(cx)
     }
 
     /// Frames read so far.
@@ -129,12 +160,10 @@ impl State {
                 Poll::Pending => break,
                 Poll::Ready(None) => self.end(),
                 Poll::Ready(Some(Err(error))) => self.fail(fault_of(&error)),
-                Poll::Ready(Some(Ok(frame))) => {
-                    // Trailers end the body and are dropped.
-                    if let Ok(data) = frame.into_data() {
-                        self.take(data);
-                    }
-                }
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => self.take(data),
+                    Err(frame) => self.take_trailers(frame),
+                },
             }
         }
         self.fault.map_or(Ok(()), Err)
@@ -169,6 +198,14 @@ impl State {
         self.ahead.push_back(data);
     }
 
+    /// They end the body.
+    fn take_trailers(&mut self, frame: Frame<Bytes>) {
+        if let Ok(mut trailers) = frame.into_trailers() {
+            clean_trailers(&mut trailers);
+            self.trailers = (!trailers.is_empty()).then_some(trailers);
+        }
+    }
+
     fn end(&mut self) {
         self.source = None;
         self.starved = false;
@@ -193,6 +230,7 @@ impl State {
         match self.ahead.pop_front() {
             Some(data) => {
                 self.ahead_bytes -= data.len();
+                self.taken = true;
                 Poll::Ready(Some(Ok(data)))
             }
             None if self.source.is_none() => Poll::Ready(None),

@@ -74,7 +74,7 @@ pub(crate) async fn run(
         if !repeat || !terms.budget.try_retry(now_us) {
             if result
                 .as_ref()
-                .is_ok_and(|reply| !reply.response.status().is_server_error())
+                .is_ok_and(|reply| !reply.head.status().is_server_error())
             {
                 terms.budget.succeed(now_us);
             }
@@ -108,9 +108,9 @@ fn asks_for_repeat(terms: &LiveRetry, result: &Result<Reply, Fault>) -> bool {
     match result {
         Ok(reply) => {
             // An upstream that says when to come back means everybody.
-            let is_final = reply.response.headers().contains_key(RETRY_AFTER);
+            let is_final = reply.head.headers().contains_key(RETRY_AFTER);
             !is_final
-                && match reply.response.status() {
+                && match reply.head.status() {
                     StatusCode::BAD_GATEWAY => on.status_502,
                     StatusCode::SERVICE_UNAVAILABLE => on.status_503,
                     StatusCode::GATEWAY_TIMEOUT => on.status_504,

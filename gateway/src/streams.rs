@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{Method, Version};
 
 use crate::headers::{Framing, names_websocket};
-use crate::live_policy::LiveStreams;
+use crate::live_policy::LiveRoute;
 
 const EVENT_STREAM: &str = "text/event-stream";
 
@@ -24,8 +24,13 @@ pub(crate) enum Asks {
 }
 
 /// What the request asks for, where streams have slots of their own.
-pub(crate) fn asked(parts: &Parts, framing: Framing, terms: &LiveStreams) -> Asks {
-    if is_switch(parts, framing) {
+///
+/// An upstream that speaks HTTP/2 is never asked for a switch: that protocol has none.
+pub(crate) fn asked(parts: &Parts, framing: Framing, route: &LiveRoute) -> Asks {
+    let Some(terms) = &route.streams else {
+        return Asks::Call;
+    };
+    if !route.http2 && is_switch(parts, framing) {
         Asks::Switch
     } else if accepts_events(&parts.headers) || (terms.grpc && is_grpc(&parts.headers)) {
         Asks::Stream

@@ -93,6 +93,7 @@ pub(crate) fn policy(routes: &[Route]) -> Policy {
         plans: Vec::new(),
         tenants: Vec::new(),
         upstreams: vec![Upstream {
+            http2: false,
             id: Name::new("u").unwrap(),
             endpoints: vec![Endpoint {
                 host: "127.0.0.1".to_owned(),

@@ -21,6 +21,7 @@ use crate::core::Core;
 use crate::held_body::{Bounds, Parts, Slots};
 use crate::reason::Reason;
 use crate::timer::Timer;
+use crate::upstream::Source;
 use crate::visit::{Stop, Visit};
 
 /// Bytes of one direction that were read and not yet written.
@@ -38,8 +39,15 @@ pub(crate) fn prepare(visit: &Visit, parts: Parts, bounds: Bounds) -> Result<(),
         return Err(Stop::with(Reason::BadRequest, early));
     }
     let Parts {
-        wire, timer, slots, ..
-    } = parts;
+        source: Source::Http1 { wire, .. },
+        timer,
+        slots,
+        ..
+    } = parts
+    else {
+        // Never asked for over HTTP/2.
+        return Err(Stop::from(Reason::UpstreamProtocol));
+    };
     let (upstream, unread) = wire.into_socket();
     let waiting = Waiting {
         upstream,

@@ -240,6 +240,8 @@ fn upstream(document: &Value, policy: &Policy, id: &str) -> Option<Vec<Effective
     let mut values = Values::of(table, Origin::Upstream(id.to_owned()));
     values.add("limit", limit(upstream.limit));
     values.add("connect_timeout", time(upstream.connect_timeout));
+    let speaks = if upstream.http2 { "HTTP/2" } else { "HTTP/1.1" };
+    values.add("http2", speaks);
     values.add("endpoints", endpoints(upstream));
     Some(values.list)
 }

@@ -163,13 +163,15 @@ pub struct Upstream {
     pub id: Name,
     /// At least one.
     pub endpoints: Vec<Endpoint>,
+    /// It speaks HTTP/2, without being asked first.
+    pub http2: bool,
     /// Over all routes that use it; unlimited unless set.
     pub limit: Limit,
     /// Longest time to connect.
     pub connect_timeout: Duration,
 }
 
-/// Where an upstream listens. Plain HTTP/1.1 in this build.
+/// Where an upstream listens. Plain HTTP in this build.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     /// Host name or address (IPv6 without brackets).

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::cursor::{Keys, NOT_ENFORCED, Node, Place, Table};
+use super::cursor::{Keys, Node, Place, Table};
 use super::fault::Faults;
 use super::scalar::{duration, flag, limit, name};
 use super::text::endpoint;
@@ -36,16 +36,11 @@ fn upstream(id: Node<'_>, node: Node<'_>, faults: &mut Faults) -> Option<Upstrea
     let endpoints = table.required("endpoints", faults, endpoints);
     let limit = table.or("limit", Limit::UNLIMITED, faults, limit);
     let connect_timeout = table.or("connect_timeout", CONNECT_TIMEOUT_DEFAULT, faults, duration);
-    let http2 = table.or("http2", false, faults, |node, faults| {
-        match flag(node, faults)? {
-            false => Some(false),
-            true => faults.broken(node, format!("HTTP/2 to an upstream {NOT_ENFORCED}")),
-        }
-    });
-    http2?;
+    let http2 = table.or("http2", false, faults, flag);
     Some(Upstream {
         id: id?,
         endpoints: endpoints?,
+        http2: http2?,
         limit: limit?,
         connect_timeout: connect_timeout?,
     })

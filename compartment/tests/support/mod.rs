@@ -131,6 +131,7 @@ pub(crate) fn policy(capacity: u32, spare: u32, upstreams: &[Limit], routes: &[R
             host: "127.0.0.1".to_owned(),
             port: 1,
         }],
+        http2: false,
         limit: *limit,
         connect_timeout: second,
     };

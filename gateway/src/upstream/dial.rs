@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{EndpointPool, Unreached, Wire};
+use super::{EndpointPool, Unreached};
 use crate::clock::Clock;
 use crate::resolve::{NoAddress, Resolver};
 
@@ -30,7 +30,9 @@ pub(crate) enum NoConnection {
     #[error("the upstream cannot be connected to")]
     Refused(#[source] io::Error),
     #[error("the connection cannot be used")]
-    Unusable(#[source] hyper::Error),
+    Unusable(#[from] hyper::Error),
+    #[error("the connection cannot be used")]
+    UnusableHttp2(#[from] h2::Error),
 }
 
 impl NoConnection {
@@ -40,7 +42,7 @@ impl NoConnection {
             Self::NameTimeout => Unreached::NameTimeout,
             Self::Forbidden => Unreached::Forbidden,
             Self::Timeout => Unreached::Timeout,
-            Self::Unusable(_) => Unreached::Ended,
+            Self::Unusable(_) | Self::UnusableHttp2(_) => Unreached::Ended,
             Self::Refused(error) => Self::of_system(error.kind()),
         }
     }
@@ -79,12 +81,23 @@ impl Dialler {
 
     /// Connects to one endpoint, address after address, each with its share of `longest`: one that
     /// is silent leaves some for the next.
-    pub(crate) async fn dial(
+    ///
+    /// `begin` makes a connection of the socket, within the same time.
+    pub(crate) async fn dial<T, E, F>(
         &self,
         pool: &EndpointPool,
         longest: Duration,
-    ) -> Result<Box<Wire>, NoConnection> {
-        let dialled = timeout(longest, self.dial_any(pool, longest)).await;
+        begin: impl FnOnce(TcpStream) -> F,
+    ) -> Result<T, NoConnection>
+    where
+        F: Future<Output = Result<T, E>>,
+        NoConnection: From<E>,
+    {
+        let dialled = timeout(longest, async {
+            let stream = self.dial_any(pool, longest).await?;
+            Ok(begin(stream).await?)
+        });
+        let dialled = dialled.await;
         let dialled = dialled.unwrap_or(Err(NoConnection::Timeout));
         if dialled.is_err() {
             pool.shun(self.clock.now_us());
@@ -97,7 +110,7 @@ impl Dialler {
         &self,
         pool: &EndpointPool,
         longest: Duration,
-    ) -> Result<Box<Wire>, NoConnection> {
+    ) -> Result<TcpStream, NoConnection> {
         // Told apart from a silent endpoint: another machine has to be looked at.
         let asked = timeout(longest, self.resolver.addresses(&pool.endpoint.host)).await;
         let addresses = asked.map_err(|_| NoConnection::NameTimeout)??;
@@ -116,8 +129,7 @@ impl Dialler {
                 Ok(Ok(stream)) => {
                     // Without it small bodies wait for acknowledgements; nothing else fails.
                     drop(stream.set_nodelay(true));
-                    let wire = Wire::new(stream, self.clock.now_us()).await;
-                    return wire.map_err(NoConnection::Unusable);
+                    return Ok(stream);
                 }
                 Ok(Err(error)) => last = NoConnection::Refused(error),
                 Err(_) => last = NoConnection::Timeout,

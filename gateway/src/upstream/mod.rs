@@ -4,16 +4,24 @@
 //! connection would be a compartment that nobody configured. It must never know a policy or a
 //! permit; what may be in flight is decided before.
 
+mod call;
 mod dial;
 mod gate;
 mod head_watch;
+mod link;
+mod links;
 mod pool;
+mod source;
 mod unreached;
 mod wire;
 
-pub(crate) use self::dial::Dialler;
+pub(crate) use self::call::{Broken, Call, accept_trailers};
+pub(crate) use self::dial::{Dialler, NoConnection};
 use self::gate::Gate;
 use self::head_watch::HeadWatch;
+pub(crate) use self::link::{Lease, Link};
+pub(crate) use self::links::{Stream, Way};
 pub(crate) use self::pool::{EndpointPool, IDLE_PER_CORE_MAX, Pools};
+pub(crate) use self::source::{Cut, Source};
 pub(crate) use self::unreached::Unreached;
 pub(crate) use self::wire::Wire;

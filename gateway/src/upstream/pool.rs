@@ -13,6 +13,7 @@ use compartment::Name;
 use compartment::policy::Endpoint;
 
 use super::Wire;
+use super::links::Links;
 
 /// Idle connections of one route to one endpoint on one core. Room for the answers of a busy
 /// instant, which all come to rest before the next requests take them up again.
@@ -47,6 +48,7 @@ impl Pools {
             .or_insert_with(|| {
                 Rc::new(EndpointPool {
                     endpoint: endpoint.clone(),
+                    links: Links::default(),
                     idle: RefCell::default(),
                     idle_of_core: Rc::clone(&self.idle),
                     shunned_until_us: Cell::new(0),
@@ -68,6 +70,8 @@ impl Pools {
 #[derive(Debug)]
 pub(crate) struct EndpointPool {
     pub(crate) endpoint: Endpoint,
+    /// Where the upstream speaks HTTP/2.
+    pub(crate) links: Links,
     idle: RefCell<Vec<Idle>>,
     idle_of_core: Rc<Cell<usize>>,
     shunned_until_us: Cell<u64>,
@@ -141,6 +145,7 @@ impl EndpointPool {
     }
 
     fn sweep(&self, now_us: u64) {
+        self.links.sweep(now_us);
         self.idle
             .borrow_mut()
             .retain(|idle| !is_over(&idle.wire, idle.since_us, now_us));
