@@ -101,7 +101,7 @@ test('figures move without a reload, and what is typed stays', async () => {
 for (const colorScheme of ['light', 'dark']) {
   for (const width of [360, 768, 1440]) {
     test(`pages are accessible, ${colorScheme}, ${width} px`, async () => {
-      for (const target of ['/', '/compartments/route%2Fa']) {
+      for (const target of ['/', '/alerts', '/compartments/route%2Fa']) {
         // The page's own policy lets no foreign script in, so axe comes in past it.
         const { page, close } = await open(target, { colorScheme, viewport: { width, height: 900 }, bypassCSP: true });
         await page.evaluate(axe);
