@@ -121,6 +121,32 @@ pub(crate) struct SteeringArgs {
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true,
           value_name = "BOOL")]
     behind_tls_proxy: Option<String>,
+    #[command(flatten)]
+    alerts: AlertArgs,
+}
+
+/// Flags about alerts. The secret that signs has a variable, BULKHEAD_ALERT_SECRET, or a file.
+#[derive(Debug, Args)]
+pub(crate) struct AlertArgs {
+    /// Where pages are told, in Alertmanager's form; signed when there is a secret
+    #[arg(long, value_name = "URL")]
+    alert_webhook: Option<String>,
+    /// Where tickets are told [default: nowhere]
+    #[arg(long, value_name = "URL")]
+    ticket_webhook: Option<String>,
+    /// File with the secret that signs, instead of BULKHEAD_ALERT_SECRET
+    #[arg(long, value_name = "FILE")]
+    alert_secret_file: Option<String>,
+    /// Allow link-local and metadata addresses for the webhooks
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true,
+          value_name = "BOOL")]
+    alert_link_local: Option<String>,
+    /// What alerts call the last minutes; all other windows keep their proportion [default: 2m]
+    #[arg(long, value_name = "SPAN")]
+    alert_window: Option<String>,
+    /// Refusals that are within promise [default: 0.1%]
+    #[arg(long, value_name = "PERCENT")]
+    alert_budget: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -220,6 +246,12 @@ impl SteeringArgs {
             ("database_url", &self.database_url),
             ("no_login", &self.no_login),
             ("behind_tls_proxy", &self.behind_tls_proxy),
+            ("alert_webhook", &self.alerts.alert_webhook),
+            ("ticket_webhook", &self.alerts.ticket_webhook),
+            ("alert_secret_file", &self.alerts.alert_secret_file),
+            ("alert_link_local", &self.alerts.alert_link_local),
+            ("alert_window", &self.alerts.alert_window),
+            ("alert_budget", &self.alerts.alert_budget),
         ])
     }
 }

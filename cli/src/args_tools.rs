@@ -85,6 +85,7 @@ pub(crate) enum Listed {
     Compartments,
     Gateways,
     Tenants,
+    Alerts,
 }
 
 #[derive(Debug, Args)]

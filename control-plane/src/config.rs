@@ -9,6 +9,7 @@ use wire::Secret;
 use wire::document::Loaded;
 
 use crate::StartError;
+use crate::alerts::AlertConfig;
 
 /// Everything that `start` needs to know.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct Config {
     pub import_document: Option<Loaded>,
     /// A proxy before the dashboard speaks TLS: allows an address beyond loopback.
     pub behind_tls_proxy: bool,
+    /// When somebody is woken, and where that is told.
+    pub alerts: AlertConfig,
 }
 
 impl Config {
@@ -60,6 +63,7 @@ mod tests {
             import: None,
             import_document: None,
             behind_tls_proxy,
+            alerts: AlertConfig::default(),
         }
     }
 

@@ -251,9 +251,15 @@ impl Fleet {
     }
 
     /// The gateway's figures, and the generation they are of.
-    pub fn report(&self, stream: u64, generation: u64, figures: Vec<Figures>, now: Moment) -> bool {
-        // Built and dropped outside the lock: with many tenants there is much to free.
-        let figures = Arc::new(figures);
+    pub fn report(
+        &self,
+        stream: u64,
+        generation: u64,
+        figures: impl Into<Arc<Vec<Figures>>>,
+        now: Moment,
+    ) -> bool {
+        let figures = figures.into();
+        // What is old is dropped outside the lock: with many tenants there is much to free.
         let (mut old, mut passed) = (None, None);
         let known = self.member(stream, |member| {
             member.generation = generation;

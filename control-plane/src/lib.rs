@@ -5,6 +5,7 @@
 //! that inside one process neither side can starve the other.
 
 pub mod advice;
+pub mod alerts;
 mod api;
 mod auth;
 mod clock;
@@ -13,6 +14,7 @@ pub mod fleet;
 mod import;
 pub mod limits;
 pub mod linter;
+mod metrics;
 mod pages;
 pub mod readings;
 mod request_id;
@@ -203,8 +205,12 @@ async fn run(
     };
     let _gone = ready.send(Ok(()));
     let rollout = state.rollout.clone().run(stopping.clone());
+    let alerts = state
+        .alerts
+        .clone()
+        .run(state.rollout.clone(), stopping.clone());
     let serving = serve::serve(listener, router(state.clone()), stopping);
-    tokio::join!(rollout, serving);
+    tokio::join!(rollout, alerts, serving);
     state.tasks.close();
     let ended = async {
         state.tasks.wait().await;
@@ -225,8 +231,12 @@ async fn open(
     let store = Store::open(&config.database_url).await?;
     import::import(&store, config).await?;
     let rollout = rollout::Rollout::new(store.clone()).await?;
+    let own = listener.local_addr().map_err(StartError::Threads)?;
+    let alerts = alerts::Alerts::open(config.alerts.clone(), store.clone(), own).await?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Threads)?;
     let state = AppState {
+        readings: readings::Readings::default(),
+        alerts,
         limits: limits::Limits::new(store.clone(), rollout.clone()),
         fleet: fleet::Fleet::default(),
         auth: Arc::new(auth::Auth::new(config.no_login, config.admin_token.clone())),
@@ -243,6 +253,7 @@ async fn open(
 fn router(state: AppState) -> Router {
     Router::new()
         .nest("/api/v1", api::router())
+        .route("/metrics", axum::routing::get(metrics::show))
         .merge(pages::router())
         .fallback(pages::missing)
         // Who may: innermost, so that its refusals are named and carry the headers too.

@@ -9,10 +9,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wire::Secret;
 
+use crate::alerts::Alerts;
 use crate::auth::Auth;
 use crate::clock;
 use crate::fleet::{Fleet, FleetFigures, GatewayView};
 use crate::limits::Limits;
+use crate::readings::Readings;
 use crate::rollout::{Published, Rollout};
 use crate::store::{Store, StoreError};
 
@@ -23,6 +25,8 @@ pub struct AppState {
     pub(crate) rollout: Rollout,
     pub(crate) fleet: Fleet,
     pub(crate) limits: Limits,
+    pub(crate) readings: Readings,
+    pub(crate) alerts: Alerts,
     pub(crate) auth: Arc<Auth>,
     pub(crate) gateway_token: Secret,
     /// Tasks of the gateways' streams; awaited when the process goes down.
@@ -70,6 +74,11 @@ impl AppState {
     /// The write path.
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// The alerts.
+    pub fn alerts(&self) -> &Alerts {
+        &self.alerts
     }
 
     /// Names the store in the log and to gateways.

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use compartment::Figures;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -20,6 +21,7 @@ use wire::stream::{MESSAGE_BYTES_MAX, authorized, bounded_text, faults_of, figur
 
 use crate::clock;
 use crate::fleet::Moment;
+use crate::readings::{self, Received, ReportMark, Taken};
 use crate::rollout::Published;
 use crate::state::AppState;
 
@@ -260,17 +262,34 @@ impl Link {
         }
     }
 
+    /// Hands what happened since the last report to whoever follows it.
+    fn read(&self, mark: &ReportMark, figures: &Arc<Vec<Figures>>) {
+        let received = Received {
+            at: clock::now(),
+            unix_ms: clock::unix_ms(),
+        };
+        let taken = self.state.readings.take(&self.id, mark, figures, received);
+        if let Taken::Readings(readings) = taken {
+            self.state.alerts.observe(&readings);
+        }
+    }
+
     fn reported(&mut self, report: Report) -> bool {
         let generation = if self.same_store {
             report.generation
         } else {
             0
         };
+        let mark = ReportMark::of(&report);
         match figures_of(report) {
-            Ok(figures) => self
-                .state
-                .fleet
-                .report(self.stream, generation, figures, Moment::now()),
+            Ok(figures) => {
+                let figures = readings::sorted(figures);
+                self.read(&mark, &figures);
+                let now = Moment::now();
+                self.state
+                    .fleet
+                    .report(self.stream, generation, figures, now)
+            }
             Err(error) => {
                 tracing::warn!(gateway.id = %self.id, %error, "a report is not understood");
                 false

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write};
+use std::time::Duration;
 
 use compartment::{Figures, Level};
 
@@ -33,6 +34,7 @@ enum Instrument {
     Limit,
     Peak,
     Utilization,
+    Time,
     Requests,
     Rejections,
     QueueDepth,
@@ -53,6 +55,7 @@ impl Instrument {
             Self::Limit => "bulkhead_compartment_limit",
             Self::Peak => "bulkhead_compartment_peak",
             Self::Utilization => "bulkhead_compartment_utilization_ratio",
+            Self::Time => "bulkhead_compartment_time_seconds_total",
             Self::Requests => "bulkhead_compartment_requests_total",
             Self::Rejections => "bulkhead_compartment_rejections_total",
             Self::QueueDepth => "bulkhead_compartment_queue_depth",
@@ -69,7 +72,8 @@ impl Instrument {
 
     const fn kind(self) -> Kind {
         match self {
-            Self::Requests
+            Self::Time
+            | Self::Requests
             | Self::Rejections
             | Self::LeftQueue
             | Self::Leaked
@@ -93,6 +97,7 @@ impl Instrument {
             Self::Limit => "Slots; absent where unlimited.",
             Self::Peak => "Most requests in flight since the start.",
             Self::Utilization => "In flight by limit.",
+            Self::Time => "Time by state; saturated is at the limit.",
             Self::Requests => "Requests by outcome.",
             Self::Rejections => "Rejections by reason.",
             Self::QueueDepth => "Requests that wait for a slot.",
@@ -175,6 +180,7 @@ fn compartments(page: &mut Text, all: &[Figures]) -> fmt::Result {
         all.iter().filter(sums),
         |f| f.saturation,
     )?;
+    times(page, all.iter().filter(sums))?;
     page.family(Instrument::Requests)?;
     for figures in all {
         let [key, level] = labels(figures);
@@ -205,6 +211,24 @@ fn compartments(page: &mut Text, all: &[Figures]) -> fmt::Result {
     page.family(Instrument::Leaked)?;
     for figures in all {
         page.sample(Instrument::Leaked, &labels(figures), figures.leaked)?;
+    }
+    Ok(())
+}
+
+/// Seconds in each state: counters, so that nothing between two looks is missed.
+fn times<'a>(page: &mut Text, all: impl Iterator<Item = &'a Figures>) -> fmt::Result {
+    page.family(Instrument::Time)?;
+    for figures in all {
+        let [key, level] = labels(figures);
+        let by_state = [
+            ("idle", figures.idle_us),
+            ("busy", figures.busy_us),
+            ("saturated", figures.saturated_us),
+        ];
+        for (state, us) in by_state {
+            let seconds = Duration::from_micros(us).as_secs_f64();
+            page.sample(Instrument::Time, &[key, level, ("state", state)], seconds)?;
+        }
     }
     Ok(())
 }
@@ -352,6 +376,7 @@ mod tests {
         let text = page(vec![Figures {
             in_flight: 4,
             saturation: 0.4,
+            saturated_us: 2_500_000,
             rejected: BTreeMap::from([(Rejection::RouteFull, 3)]),
             ..figures("route/a", 9)
         }]);
@@ -360,6 +385,7 @@ mod tests {
             format!("bulkhead_compartment_in_flight{{{labels}}} 4"),
             format!("bulkhead_compartment_limit{{{labels},kind=\"nominal\"}} 10"),
             format!("bulkhead_compartment_utilization_ratio{{{labels}}} 0.4"),
+            format!("bulkhead_compartment_time_seconds_total{{{labels},state=\"saturated\"}} 2.5"),
             format!("bulkhead_compartment_requests_total{{{labels},outcome=\"admitted\"}} 9"),
             format!("bulkhead_compartment_requests_total{{{labels},outcome=\"rejected\"}} 3"),
             format!("bulkhead_compartment_rejections_total{{{labels},reason=\"route_full\"}} 3"),

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::{env, fs, io};
 
-use web::{CompartmentPage, Overview, Problem, ShadowPage, SignIn, Template};
+use web::{AlertsPage, CompartmentPage, Overview, Problem, ShadowPage, SignIn, Template};
 
 fn main() -> io::Result<()> {
     let folder = env::args().nth(1).unwrap_or_else(|| "gallery".to_owned());
@@ -32,6 +32,9 @@ fn main() -> io::Result<()> {
     }
     for (name, page) in ShadowPage::samples() {
         write(format!("shadow_{name}"), page.render())?;
+    }
+    for (name, page) in AlertsPage::samples() {
+        write(format!("alerts_{name}"), page.render())?;
     }
     for (name, page) in Problem::samples() {
         write(format!("problem_{name}"), page.render())?;

@@ -3,7 +3,7 @@
 //! Separate because each page carries it, and because the badge must mean the same everywhere. It
 //! must never show figures as live that no gateway vouches for any more.
 
-use crate::text;
+use crate::{AlertCount, text};
 
 /// Gateways report once in this time.
 pub const REPORT_INTERVAL_MS: u64 = 1_000;
@@ -31,6 +31,8 @@ pub struct Frame {
     pub signed_in: bool,
     /// Path and query of this page.
     pub here: String,
+    /// Alerts that fire.
+    pub alerts: AlertCount,
     /// What the operator has to know about this control plane itself.
     pub trouble: Option<&'static str>,
 }
@@ -127,6 +129,11 @@ impl Frame {
             "in the last {}",
             text::duration(self.lately_ms / 1000 * 1000)
         )
+    }
+
+    /// True on the Alerts page.
+    pub fn is_alerts(&self) -> bool {
+        self.here == "/alerts" || self.here.starts_with("/alerts?")
     }
 
     /// True on the Overview, whatever its filter.

@@ -4,6 +4,7 @@
 //! page is a struct with named samples. It must never do I/O, read a clock, or print a text that
 //! did not go through the templates' escaping: names are hostile everywhere.
 
+mod alerts;
 pub mod asset;
 mod bar;
 pub mod chart;
@@ -30,6 +31,7 @@ pub mod text;
 mod times;
 pub mod url;
 
+pub use self::alerts::{ALERTS_MAX, AlertCount, AlertRow, AlertsPage, Receivers, RuleRow};
 pub use self::compartment::{CompartmentPage, FindingRow, PARTS_MAX, Part};
 pub use askama::{Error as RenderError, Template};
 pub use bar::Bar;

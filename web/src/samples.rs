@@ -7,6 +7,7 @@ use compartment::{Figures, Level, Limit, Rejection};
 
 use crate::{Fleet, Frame, Freshness, GatewayRow, GatewayState, Moment};
 
+mod alerts;
 mod compartment_page;
 mod compartment_states;
 mod overview;
@@ -59,6 +60,7 @@ pub(crate) fn frame() -> Frame {
         now: moment("2026-07-01T12:00:00Z", 0),
         signed_in: false,
         here: "/".to_owned(),
+        alerts: crate::AlertCount::default(),
         trouble: None,
     }
 }

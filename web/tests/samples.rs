@@ -10,7 +10,7 @@
 use std::fs;
 use std::path::Path;
 
-use web::{CompartmentPage, Overview, Problem, ShadowPage, SignIn, Template};
+use web::{AlertsPage, CompartmentPage, Overview, Problem, ShadowPage, SignIn, Template};
 
 /// What makes inline script or style; the policy of the pages forbids it all.
 const FORBIDDEN: [&str; 8] = [
@@ -44,6 +44,10 @@ fn rendered() -> Vec<(String, String)> {
     for (name, page) in ShadowPage::samples() {
         all.push((format!("shadow_{name}"), page.render().unwrap()));
         all.push((format!("shadow_{name}_fragment"), page.fragment().unwrap()));
+    }
+    for (name, page) in AlertsPage::samples() {
+        all.push((format!("alerts_{name}"), page.render().unwrap()));
+        all.push((format!("alerts_{name}_fragment"), page.fragment().unwrap()));
     }
     for (name, page) in Problem::samples() {
         all.push((format!("problem_{name}"), page.render().unwrap()));
@@ -241,6 +245,19 @@ fn fragments_are_the_live_parts_of_their_page() {
             let open = format!("id=\"watch-{}\" data-live", watch.place);
             assert_eq!(fragment.matches(&open).count(), 1, "{name}: {open}");
             assert_eq!(html.matches(&open).count(), 1, "{name}: {open}");
+        }
+    }
+    for (name, page) in AlertsPage::samples() {
+        let fragment = page.fragment().unwrap();
+        assert!(
+            !fragment.contains("<form"),
+            "{name}: a refresh would touch the form"
+        );
+        for id in ["strip", "active", "recent"] {
+            assert!(
+                fragment.contains(&format!(" id=\"{id}\" data-live")),
+                "{name}: {id}"
+            );
         }
     }
     for (name, page) in CompartmentPage::samples() {

@@ -39,6 +39,7 @@ pub(super) fn run(play: Play, dashboard: SocketAddr) -> Result<(), Failure> {
         import: None,
         import_document: Some(Mode::With.policy(&urls)?),
         behind_tls_proxy: false,
+        alerts: control_plane::alerts::AlertConfig::default(),
     })?;
     let source = gateway::Source::ControlPlane {
         url: format!("http://{}", control_plane.dashboard()),

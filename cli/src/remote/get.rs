@@ -18,6 +18,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
         Listed::Compartments => client.json(Method::GET, "/compartments")?,
         Listed::Gateways => client.json(Method::GET, "/gateways")?,
         Listed::Tenants => tenants(&client.json(Method::GET, "/policy")?),
+        Listed::Alerts => client.json(Method::GET, "/alerts")?,
     };
     if args.client.output == Format::Json {
         return output::print_json(&said);
@@ -26,6 +27,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
         Listed::Compartments => compartments(&said),
         Listed::Gateways => gateways(&said),
         Listed::Tenants => tenant_table(&said),
+        Listed::Alerts => alerts(&said),
     };
     output::print(&table.text())
 }
@@ -117,6 +119,31 @@ fn gateways(said: &Value) -> Table {
     ]);
     for row in rows(said, "gateways") {
         let names = ["id", "connected", "state", "generation", "last_seen"];
+        table.row(names.iter().map(|name| cell(row, name)).collect());
+    }
+    table
+}
+
+fn alerts(said: &Value) -> Table {
+    let mut table = Table::new(&[
+        ("state", Side::Left),
+        ("severity", Side::Left),
+        ("compartment", Side::Left),
+        ("cause", Side::Left),
+        ("since", Side::Left),
+        ("resolved", Side::Left),
+        ("why", Side::Left),
+    ]);
+    for row in rows(said, "alerts") {
+        let names = [
+            "state",
+            "severity",
+            "compartment",
+            "cause",
+            "since",
+            "resolved_at",
+            "why",
+        ];
         table.row(names.iter().map(|name| cell(row, name)).collect());
     }
     table

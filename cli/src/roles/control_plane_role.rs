@@ -5,6 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
+use control_plane::Secret;
+use control_plane::alerts::{AlertConfig, Rules, Webhook};
+
 use super::{Start, default_dashboard};
 use crate::args::ControlPlaneArgs;
 use crate::error::Failure;
@@ -65,6 +68,38 @@ pub(super) fn config(
         import: settings.path("policy"),
         import_document,
         behind_tls_proxy: settings.switch("behind_tls_proxy"),
+        alerts: alert_config(start)?,
+    })
+}
+
+/// Who is told of alerts, and by which numbers they fire.
+fn alert_config(start: &Start) -> Result<AlertConfig, Failure> {
+    let settings = &start.settings;
+    let secret = match settings.path("alert_secret_file") {
+        Some(path) => Some(Secret::from_file(&path).map_err(|source| Failure::Token {
+            name: "alert_secret_file",
+            source,
+        })?),
+        None => start.secrets.alert_secret.clone(),
+    };
+    let link_local = settings.switch("alert_link_local");
+    let webhook = |key: &'static str| {
+        let url = settings.text(key);
+        let hook = url.map(|url| Webhook::new(url, secret.clone(), link_local));
+        // The address itself may be a secret: only the rule is said.
+        hook.transpose()
+            .map_err(|error| Failure::Setting(format!("{key}: {error}")))
+    };
+    let default = Rules::default();
+    Ok(AlertConfig {
+        rules: Rules {
+            window_ms: settings
+                .window_ms("alert_window")
+                .unwrap_or(default.window_ms),
+            budget_ppm: settings.ppm("alert_budget").unwrap_or(default.budget_ppm),
+        },
+        pages: webhook("alert_webhook")?,
+        tickets: webhook("ticket_webhook")?,
     })
 }
 

@@ -17,13 +17,21 @@ const PREFIX: &str = "BULKHEAD_";
 const CONFIG: &str = "BULKHEAD_CONFIG";
 const ADMIN_TOKEN: &str = "BULKHEAD_ADMIN_TOKEN";
 const GATEWAY_TOKEN: &str = "BULKHEAD_GATEWAY_TOKEN";
+const ALERT_SECRET: &str = "BULKHEAD_ALERT_SECRET";
 /// A client's token.
 pub(crate) const TOKEN: &str = "BULKHEAD_TOKEN";
 /// A client's server.
 pub(crate) const SERVER: &str = "BULKHEAD_SERVER";
 
 /// Variables that are no settings.
-const OTHERS: [&str; 5] = [CONFIG, ADMIN_TOKEN, GATEWAY_TOKEN, TOKEN, SERVER];
+const OTHERS: [&str; 6] = [
+    CONFIG,
+    ADMIN_TOKEN,
+    GATEWAY_TOKEN,
+    ALERT_SECRET,
+    TOKEN,
+    SERVER,
+];
 
 /// Names of our variables that are shown at most, in characters.
 const NAME_CHARS_MAX: usize = 80;
@@ -93,6 +101,8 @@ pub(super) fn read(variables: &[(String, String)]) -> (Vec<(&'static str, Entry)
 pub(crate) struct Secrets {
     pub(crate) admin_token: Option<Secret>,
     pub(crate) gateway_token: Option<Secret>,
+    /// Signs what goes to webhooks.
+    pub(crate) alert_secret: Option<Secret>,
 }
 
 impl Secrets {
@@ -105,6 +115,7 @@ impl Secrets {
         Ok(Self {
             admin_token: secret(ADMIN_TOKEN)?,
             gateway_token: secret(GATEWAY_TOKEN)?,
+            alert_secret: secret(ALERT_SECRET)?,
         })
     }
 }

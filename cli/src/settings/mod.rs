@@ -136,6 +136,16 @@ impl Settings {
         self.text(key).and_then(duration::parse).unwrap_or(default)
     }
 
+    /// The window of the alerts in milliseconds.
+    pub(crate) fn window_ms(&self, key: &'static str) -> Option<u64> {
+        self.text(key).and_then(table::window_ms)
+    }
+
+    /// A percentage in millionths.
+    pub(crate) fn ppm(&self, key: &'static str) -> Option<u64> {
+        self.text(key).and_then(table::ppm)
+    }
+
     /// A count.
     pub(crate) fn count(&self, key: &'static str) -> Option<usize> {
         self.text(key).and_then(|text| text.parse().ok())
@@ -146,6 +156,8 @@ impl Settings {
 fn wrong(setting: &table::Setting, entry: &Entry, text: &str) -> Failure {
     let rule = setting.kind.rule();
     let key = setting.key;
+    // The path of a webhook may be a secret.
+    let text = if setting.kind.is_secret() { ".." } else { text };
     Failure::Setting(match &entry.origin {
         Origin::Flag => format!("--{} = {text:?}: must be {rule}", table::flag(key)),
         Origin::Environment => format!("the variable {}: must be {rule}", table::variable(key)),

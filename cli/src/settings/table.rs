@@ -5,6 +5,8 @@
 
 use std::net::SocketAddr;
 
+use control_plane::alerts::{BUDGET_PPM_MAX, WINDOW_MS_MAX, WINDOW_MS_MIN, Webhook};
+
 use crate::duration;
 
 /// One setting: `drain_timeout` in the file, `--drain-timeout`, `BULKHEAD_DRAIN_TIMEOUT`.
@@ -38,6 +40,12 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("id", Kind::Text),
     setting("no_login", Kind::Switch),
     setting("behind_tls_proxy", Kind::Switch),
+    setting("alert_webhook", Kind::Webhook),
+    setting("ticket_webhook", Kind::Webhook),
+    setting("alert_secret_file", Kind::Path),
+    setting("alert_link_local", Kind::Switch),
+    setting("alert_window", Kind::AlertWindow),
+    setting("alert_budget", Kind::Percent),
     setting("log", Kind::Log),
 ];
 
@@ -55,6 +63,9 @@ pub(crate) enum Kind {
     Switch,
     HttpUrl,
     DatabaseUrl,
+    Webhook,
+    AlertWindow,
+    Percent,
     Log,
 }
 
@@ -78,6 +89,12 @@ impl Kind {
                 "a URL that begins with sqlite://, like \"sqlite://bulkhead.db\" (this build has \
                  no other store)"
             }
+            Self::Webhook => {
+                "like \"http://HOST[:PORT]/PATH\", no user name in it, and no link-local or \
+                 metadata address"
+            }
+            Self::AlertWindow => "a span of time from 1s to 1h, like \"2m\"",
+            Self::Percent => "a percentage from 0.0001% to 10%, like \"0.1%\"",
             Self::Log => {
                 "a level (error, warn, info, debug, trace) or a list like \"info,gateway=debug\""
             }
@@ -108,8 +125,17 @@ impl Kind {
             Self::DatabaseUrl => text
                 .strip_prefix("sqlite://")
                 .is_some_and(|rest| !rest.is_empty()),
+            // Link-local is judged when the switch for it is known.
+            Self::Webhook => Webhook::new(text, None, true).is_ok(),
+            Self::AlertWindow => window_ms(text).is_some(),
+            Self::Percent => ppm(text).is_some(),
             Self::Log => text.parse::<tracing_subscriber::filter::Targets>().is_ok(),
         }
+    }
+
+    /// True when the value must not be printed.
+    pub(super) fn is_secret(self) -> bool {
+        matches!(self, Self::Webhook)
     }
 
     /// True when the setting may be given several times.
@@ -129,6 +155,9 @@ impl Kind {
             Self::Switch => ["true", "false", "1"],
             Self::HttpUrl => ["http://a:1", "http://b:2", "http://c:3"],
             Self::DatabaseUrl => ["sqlite://a", "sqlite://b", "sqlite://c"],
+            Self::Webhook => ["http://a:1/x", "http://b/", "http://c:3"],
+            Self::AlertWindow => ["2m", "10s", "1h"],
+            Self::Percent => ["0.1%", "1%", "0.25%"],
             Self::Log => ["warn", "info", "info,gateway=debug"],
         }
     }
@@ -154,6 +183,27 @@ pub(super) fn switch(text: &str) -> Option<bool> {
     }
 }
 
+/// The window of the alerts in milliseconds.
+pub(super) fn window_ms(text: &str) -> Option<u64> {
+    let ms = u64::try_from(duration::parse(text)?.as_millis()).ok()?;
+    (WINDOW_MS_MIN..=WINDOW_MS_MAX).contains(&ms).then_some(ms)
+}
+
+/// A percentage with at most four digits after the point, in millionths.
+pub(super) fn ppm(text: &str) -> Option<u64> {
+    let (whole, part) = match text.strip_suffix('%')?.split_once('.') {
+        Some((whole, part)) if (1..=4).contains(&part.len()) => (whole, part),
+        Some(_) => return None,
+        None => (text.strip_suffix('%')?, ""),
+    };
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || whole.len() > 3 || !digits(whole) || !digits(part) {
+        return None;
+    }
+    let ppm = format!("{whole}{part:0<4}").parse().ok()?;
+    (1..=BUDGET_PPM_MAX).contains(&ppm).then_some(ppm)
+}
+
 /// `drain_timeout` as a flag: `drain-timeout`.
 pub(super) fn flag(key: &str) -> String {
     key.replace('_', "-")
@@ -162,4 +212,29 @@ pub(super) fn flag(key: &str) -> String {
 /// `drain_timeout` as a variable: `BULKHEAD_DRAIN_TIMEOUT`.
 pub(super) fn variable(key: &str) -> String {
     format!("BULKHEAD_{}", key.to_ascii_uppercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_are_exact_or_refused() {
+        for (text, want) in [
+            ("0.1%", Some(1_000)),
+            ("10%", Some(100_000)),
+            ("0.0001%", Some(1)),
+            ("1.5%", Some(15_000)),
+            ("0%", None),
+            ("10.1%", None),
+            ("0.00001%", None),
+            ("1", None),
+            (".1%", None),
+            ("1.%", None),
+            ("-1%", None),
+            ("1e1%", None),
+        ] {
+            assert_eq!(ppm(text), want, "{text}");
+        }
+    }
 }

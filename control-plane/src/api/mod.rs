@@ -3,6 +3,7 @@
 //! Separate so that router, description and the test that compares them read the same table.
 //! Handlers read input and shape answers; they must never decide about a policy themselves.
 
+mod alerts;
 mod around;
 mod compartments;
 mod gateways;
@@ -57,6 +58,7 @@ fn table() -> Vec<Route> {
             post(generations::restore),
         ),
         ("/gateways", &["get"], get(gateways::list)),
+        ("/alerts", &["get"], get(alerts::list)),
     ]
 }
 

@@ -56,6 +56,7 @@ impl Asked {
             },
             signed_in: self.signed_in,
             here,
+            alerts: snapshot.alerts(),
             trouble: None,
         }
     }

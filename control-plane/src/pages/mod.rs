@@ -3,6 +3,7 @@
 //! Separate from the API because people read these. Handlers gather values and hand them to the
 //! page structs of `web`; they must never hold HTML, and no page changes anything by GET.
 
+mod alerts;
 mod compartment;
 mod edit;
 mod edit_sent;
@@ -51,6 +52,8 @@ pub(crate) fn router() -> Router<AppState> {
             axum::routing::post(undo::change),
         )
         .route("/shadow", get(shadow::show))
+        .route("/alerts", get(alerts::show))
+        .route("/alerts/silence", axum::routing::post(alerts::silence))
         .route("/login", get(sign_in::show).post(sign_in::enter))
         .route("/logout", axum::routing::post(sign_in::leave))
         .route("/assets/{name}", get(asset))

@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use compartment::Figures;
-use web::{Fleet, Freshness, GatewayRow, GatewayState, Look, Part, Reading, Times};
+use web::{AlertCount, Fleet, Freshness, GatewayRow, GatewayState, Look, Part, Reading, Times};
 
+use crate::alerts::Severity;
 use crate::clock;
 use crate::fleet::{self, Heard};
 use crate::state::AppState;
@@ -16,6 +17,7 @@ use crate::state::AppState;
 pub(super) struct Snapshot {
     /// How each gateway stands, and what it last said; those in trouble first.
     members: Vec<(GatewayRow, Heard)>,
+    alerts: AlertCount,
 }
 
 impl Snapshot {
@@ -31,7 +33,27 @@ impl Snapshot {
             })
             .collect();
         members.sort_by_key(|(row, _)| calm(row));
-        Self { members }
+        let count = |wanted| {
+            let of = |(_, severity, _): &(_, Severity, u64)| *severity == wanted;
+            let sum: u64 = state
+                .alerts()
+                .counts()
+                .into_iter()
+                .filter(of)
+                .map(|(.., n)| n)
+                .sum();
+            usize::try_from(sum).unwrap_or(usize::MAX)
+        };
+        let alerts = AlertCount {
+            pages: count(Severity::Page),
+            tickets: count(Severity::Ticket),
+        };
+        Self { members, alerts }
+    }
+
+    /// Alerts that fire.
+    pub(super) fn alerts(&self) -> AlertCount {
+        self.alerts
     }
 
     pub(super) fn fleet(&self) -> Fleet {

@@ -4,6 +4,7 @@
 //! above speaks of generations. A write runs in a task of its own that nobody can cancel, because
 //! a transaction dropped half way leaves its connection in doubt.
 
+mod alerts;
 mod error;
 mod open;
 mod sqlite;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
+pub use alerts::{ALERTS_PAGE_MAX, AlertFilter, AlertRow};
 pub use error::StoreError;
 use sqlite::Database;
 

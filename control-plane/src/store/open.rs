@@ -20,11 +20,18 @@ const CHECKED_BYTES_MAX: u64 = 64 << 20;
 const MIGRATE_ATTEMPTS_MAX: u32 = 5;
 
 /// Number, name and text of every migration. The same numbers and names for every database.
-const MIGRATIONS: [(i64, &str, &str); 1] = [(
-    1,
-    "generations",
-    include_str!("../../../migrations/sqlite/0001_generations.sql"),
-)];
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (
+        1,
+        "generations",
+        include_str!("../../../migrations/sqlite/0001_generations.sql"),
+    ),
+    (
+        2,
+        "alerts",
+        include_str!("../../../migrations/sqlite/0002_alerts.sql"),
+    ),
+];
 
 fn newest_known() -> i64 {
     MIGRATIONS

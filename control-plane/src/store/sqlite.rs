@@ -5,6 +5,8 @@
 //! timeout), WAL and synchronous FULL: what is acknowledged is on disk. It must never hold a
 //! transaction across anything but statements.
 
+mod alerts;
+
 use std::path::Path;
 use std::time::Duration;
 

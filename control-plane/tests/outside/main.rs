@@ -8,6 +8,7 @@
 )]
 
 mod access;
+mod alerts;
 mod contradictions;
 mod kill;
 mod limits;

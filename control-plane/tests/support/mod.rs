@@ -46,6 +46,7 @@ pub(crate) fn config(folder: &Path) -> Config {
         import: None,
         import_document: None,
         behind_tls_proxy: false,
+        alerts: control_plane::alerts::AlertConfig::default(),
     }
 }
 

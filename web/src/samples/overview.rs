@@ -6,7 +6,8 @@ use compartment::{Figures, Level, Mode, Rejection};
 
 use super::{HOSTILE, both, figures, frame, gateway, moment, one_gone, rejecting};
 use crate::{
-    ChangeRow, Filter, Fleet, Frame, Freshness, GatewayRow, GatewayState, Look, Overview, Reading,
+    AlertCount, ChangeRow, Filter, Fleet, Frame, Freshness, GatewayRow, GatewayState, Look,
+    Overview, Reading,
 };
 
 fn changes() -> Vec<ChangeRow> {
@@ -142,7 +143,12 @@ fn page(frame: Frame, figures: &[Figures], gateways: Vec<GatewayRow>) -> Overvie
 }
 
 fn in_trouble(filter: Filter) -> Overview {
-    Overview::new(frame(), filter, 3, readings_in_trouble(), both(), changes())
+    let alerts = AlertCount {
+        pages: 1,
+        tickets: 1,
+    };
+    let frame = Frame { alerts, ..frame() };
+    Overview::new(frame, filter, 3, readings_in_trouble(), both(), changes())
 }
 
 fn empty() -> Overview {
