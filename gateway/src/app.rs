@@ -20,6 +20,7 @@ use crate::held_body::AnswerBody;
 use crate::reason::Reason;
 use crate::request_body::Pump;
 use crate::retry;
+use crate::tarpit;
 use crate::timer::Timer;
 use crate::visit::{Early, Stop, Visit};
 use crate::waiting;
@@ -49,10 +50,20 @@ async fn answer_to(
     let passed = pass(&mut visit, snapshot, &mut parts, &mut body).await;
     visit.ended = true;
     match passed {
-        Ok(answer) => answer,
+        Ok(answer) => {
+            visit.connection.refusals().set(0);
+            answer
+        }
         // Full and timed out take the same fallback; everything else keeps its own face. What the
         // request held is back by now.
-        Err(Early::Stop(stop)) => visit.refuse(&stop, parts.headers),
+        Err(Early::Stop(stop)) => {
+            let answer = visit.refuse(&stop, parts.headers);
+            // A caller that asks again the instant it is refused takes the neighbours' core.
+            if tarpit::holds(stop.reason, visit.connection.refusals()) {
+                Box::pin(tarpit::hold(&visit.core)).await;
+            }
+            answer
+        }
         Err(Early::Options) => visit.options(),
     }
 }

@@ -20,6 +20,7 @@ use crate::now::Now;
 use crate::outcomes::Outcomes;
 use crate::resolve::Resolver;
 use crate::running::Running;
+use crate::tarpit::Tarpit;
 use crate::timer::Timers;
 use crate::upstream::{Dialler, EndpointPool, Pools};
 
@@ -40,6 +41,7 @@ pub(crate) struct Core {
     pub(crate) timers: Rc<Timers>,
     pub(crate) running: Rc<Running>,
     pub(crate) dialler: Dialler,
+    pub(crate) tarpit: Tarpit,
     /// Wall-clock milliseconds when the monotonic clock was at 0: for ids, never for a bound.
     origin_unix_ms: u64,
     pools: Pools,
@@ -117,6 +119,7 @@ impl Core {
             timers: Timers::new(clock),
             running,
             dialler: Dialler::new(resolver, clock, own),
+            tarpit: Tarpit::default(),
             origin_unix_ms: clock::unix_ms().saturating_sub(clock.now_us() / 1_000),
             pools: Pools::default(),
             seat: Rc::new(seat),

@@ -45,6 +45,7 @@ mod start;
 mod streams;
 mod sync;
 mod target;
+mod tarpit;
 mod tenant;
 #[cfg(test)]
 mod testing;

@@ -92,53 +92,66 @@ fn keys() -> Vec<String> {
     keys
 }
 
+fn set(limits: &mut Limits, key: String, limit: u64) -> u64 {
+    limits.insert(key, u32::try_from(limit).unwrap());
+    limit
+}
+
 /// A policy of random numbers in which nothing contradicts itself.
 pub(crate) fn policy(random: &mut Random, upstream: &str) -> Pushed {
     let mut limits = Limits::new();
-    let mut set = |key: String, limit: u64| {
-        limits.insert(key, u32::try_from(limit).unwrap());
-        limit
-    };
-    let capacity = set("gateway".to_owned(), random.between(16, 40));
-    let shared = set("upstream/stub".to_owned(), random.between(10, 35));
-    let unknown = set("tenant/_unknown".to_owned(), random.between(1, 6));
+    let capacity = set(&mut limits, "gateway".to_owned(), random.between(16, 40));
+    let shared = set(
+        &mut limits,
+        "upstream/stub".to_owned(),
+        random.between(10, 35),
+    );
+    let unknown = set(
+        &mut limits,
+        "tenant/_unknown".to_owned(),
+        random.between(1, 6),
+    );
     let mut text = format!(
         "schema = 1\n[gateway]\ncapacity = {capacity}\n[gateway.http]\nwrite_stall = \"400ms\"\n\
          body_idle_timeout = \"400ms\"\nheader_timeout = \"1s\"\n\
-         [identify]\nby = [{{ header = {{ name = \"x-tenant-id\", trust = [\"127.0.0.0/8\"] }} }}]\n\
+         [identify]\n\
+         by = [{{ header = {{ name = \"x-tenant-id\", trust = [\"127.0.0.0/8\"] }} }}]\n\
          unknown = \"shared\"\nunknown_limit = {unknown}\n\
          [upstreams.stub]\nendpoints = [\"{upstream}\"]\nlimit = {shared}\n"
     );
     for tenant in TENANTS {
         // Now and then one is gone, and its callers are unknown.
         if random.one_in(6) {
-            set(format!("tenant/{tenant}"), 0);
+            set(&mut limits, format!("tenant/{tenant}"), 0);
             continue;
         }
-        let limit = set(format!("tenant/{tenant}"), random.between(1, 15));
+        let limit = set(
+            &mut limits,
+            format!("tenant/{tenant}"),
+            random.between(1, 15),
+        );
         text += &format!("[tenants.{tenant}]\nlimit = {limit}\n");
     }
     for route in ROUTES {
         let low = u64::from(!random.one_in(20));
-        let limit = set(format!("route/{route}"), random.between(low, 12));
-        text += &route_text(random, route, limit, &mut set);
+        let limit = set(
+            &mut limits,
+            format!("route/{route}"),
+            random.between(low, 12),
+        );
+        text += &route_text(random, route, limit, &mut limits);
     }
     Pushed { text, limits }
 }
 
-fn route_text(
-    random: &mut Random,
-    route: &str,
-    limit: u64,
-    set: &mut impl FnMut(String, u64) -> u64,
-) -> String {
+fn route_text(random: &mut Random, route: &str, limit: u64, limits: &mut Limits) -> String {
     // Five routes of at most 12 with a quarter of it reserved fit into any capacity.
     let reserved = random.between(0, limit / 4);
     let mut more = String::new();
     if random.one_in(2) && limit > 0 {
         let most = random.between(1, limit);
         for tenant in TENANTS {
-            set(format!("route/{route}/tenant/{tenant}"), most);
+            set(limits, format!("route/{route}/tenant/{tenant}"), most);
         }
         more += &format!("tenant_limit = {most}\n");
     }
@@ -146,10 +159,26 @@ fn route_text(
         "heads" => more += "hold_until = \"headers\"\n",
         "line" => more += &format!("queue = {}\nqueue_wait = \"50ms\"\n", random.between(1, 9)),
         "live" => {
-            let most = set(format!("route/{route}/stream"), random.between(1, 5));
+            let most = set(
+                limits,
+                format!("route/{route}/stream"),
+                random.between(1, 5),
+            );
             more += &format!("stream = {{ limit = {most}, idle = \"500ms\", max_age = \"2s\" }}\n");
         }
         _ => {}
+    }
+    // What is judged and not enforced is no limit of the route's.
+    if route == "b" && random.one_in(3) {
+        let mode = random.pick(&["off", "shadow"]);
+        more += &format!("mode = \"{mode}\"\n");
+        limits.remove(&format!("route/{route}"));
+        for tenant in TENANTS {
+            limits.remove(&format!("route/{route}/tenant/{tenant}"));
+        }
+    }
+    if random.one_in(3) {
+        more += &format!("candidate = {}\n", random.between(1, 12));
     }
     let class = random.pick(&["critical", "standard", "sheddable"]);
     format!(

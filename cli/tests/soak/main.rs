@@ -196,9 +196,8 @@ fn random_traffic_and_policies_pass_no_limit_and_leave_nothing_behind() {
     let (warm_kib, end_kib) = (warm_kib.unwrap(), soak.memory_kib());
     let more = soak.descriptors().saturating_sub(descriptors);
     summary(&soak, &record.lock().unwrap(), &ends);
-    println!(
-        "  memory: {warm_kib} KiB after a quarter, {end_kib} KiB at the end; {more} descriptors more"
-    );
+    println!("  memory: {warm_kib} KiB after a quarter, {end_kib} KiB at the end");
+    println!("  descriptors: {more} more than at the start");
     assert!(record.lock().unwrap().verdicts.is_empty());
     assert_eq!(
         ends.wrong.load(Ordering::Relaxed),

@@ -109,6 +109,7 @@ pub(crate) struct Connection {
     new_stream: RefCell<Option<Rc<Stream>>>,
     switch: RefCell<Option<Switch>>,
     streams: Streams,
+    refusals: Cell<u32>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -137,6 +138,7 @@ impl Connection {
             new_stream: RefCell::new(None),
             switch: RefCell::new(None),
             streams: Streams::default(),
+            refusals: Cell::new(0),
             waker: RefCell::new(None),
         })
     }
@@ -224,6 +226,11 @@ impl Connection {
 
     pub(crate) fn is_refusing(&self) -> bool {
         self.refusing.get()
+    }
+
+    /// Refusals in a row, for those who hold them.
+    pub(crate) fn refusals(&self) -> &Cell<u32> {
+        &self.refusals
     }
 
     /// Whom to wake when something about the connection changed.

@@ -151,3 +151,36 @@ fn an_upgrade_to_http2_is_refused() {
     assert_eq!((answer.status, answer.reason()), (400, Some("bad_request")));
     assert_eq!(bench.stub.arrived(), 0);
 }
+
+#[test]
+fn a_connection_that_hammers_is_answered_later_and_nobody_else() {
+    let bench = bench(&[("one", ""), ("two", "")]);
+    let mut held = bench.send(get("/one", "hold-body"));
+    held.head();
+    let refused = |client: &mut Client| {
+        let start = Instant::now();
+        client.send(get("/one", "ok"));
+        assert_eq!(client.answer().reason(), Some("route_full"));
+        start.elapsed()
+    };
+    let mut client = Client::connect(bench.at);
+    let first: Vec<Duration> = (0..4).map(|_| refused(&mut client)).collect();
+    let hold = Duration::from_millis(5);
+    assert!(first.iter().any(|took| *took < hold), "{first:?}");
+    let later: Vec<Duration> = (0..20).map(|_| refused(&mut client)).collect();
+    assert!(later.iter().all(|took| *took >= hold), "{later:?}");
+    // Another connection begins anew, and so does this one with an answer that is none.
+    let mut others: Vec<Client> = (0..8).map(|_| Client::connect(bench.at)).collect();
+    assert!(others.iter_mut().any(|other| refused(other) < hold));
+    client.send(get("/two", "ok"));
+    assert_eq!(client.answer().status, 200);
+    let again: Vec<Duration> = (0..4).map(|_| refused(&mut client)).collect();
+    assert!(again.iter().any(|took| *took < hold), "{again:?}");
+    // One that leaves while it is held ends that.
+    for _ in 0..10 {
+        client.send(get("/one", "ok"));
+    }
+    drop(client);
+    bench.stub.open();
+    bench.is_at_rest();
+}

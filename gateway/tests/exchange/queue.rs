@@ -18,9 +18,13 @@ fn waiting_is_part_of_the_total() {
     let _held = held(&bench);
     let start = Instant::now();
     // The holder began a moment before and is cut at its own total; so the waiter gets its turn
-    // late and then has what is left.
+    // late, if at all, and what is left by then is too little for a slot.
     let answer = bench.ask(get("/one", "hold"));
-    assert_eq!(answer.reason(), Some("total_timeout"));
+    let reason = answer.reason().unwrap();
+    assert!(
+        ["total_timeout", "deadline_too_short"].contains(&reason),
+        "{reason}"
+    );
     assert!(
         start.elapsed() < Duration::from_millis(700),
         "{:?}",
