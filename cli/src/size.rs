@@ -34,6 +34,9 @@ pub(crate) struct SizeArgs {
     /// critical, standard or sheddable
     #[arg(long, value_name = "CLASS", default_value = "standard")]
     class: String,
+    /// Share of the arrivals that is sheddable: shows which class_reserve the others need
+    #[arg(long, value_name = "SHARE")]
+    sheddable: Option<String>,
     /// How the figures are printed
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -72,6 +75,7 @@ fn question(args: &SizeArgs) -> Result<Question, Failure> {
             sizing::parse_share,
         )?,
         class,
+        sheddable: maybe("sheddable", args.sheddable.as_ref(), sizing::parse_share)?,
     })
 }
 

@@ -162,6 +162,8 @@ impl<L: Lane> Permits<L> {
         }
         self.upstream = true;
         if let Err(why) = passage.gateway.enter(at) {
+            // Every partition had let it through: the isolation between them is nominal here.
+            passage.gateway.stats.count_nominal();
             return Err(self.refuse(Level::Gateway, rejection(Level::Gateway, why)));
         }
         self.gateway = true;

@@ -49,6 +49,10 @@ pub struct Figures {
     pub completed: u64,
     /// Refusals by reason; reasons that never happened are absent.
     pub rejected: BTreeMap<Rejection, u64>,
+    /// Refusals by the ceiling of what every partition had let through: so often isolation was
+    /// only nominal. 0 on every other level.
+    #[serde(default)]
+    pub nominal: u64,
     /// Refusals that a shadow limit would have made.
     pub shadow_rejected: BTreeMap<Rejection, u64>,
     /// Refusals that a candidate limit would have made.
@@ -101,6 +105,7 @@ impl Figures {
             admitted: 0,
             completed: 0,
             rejected: BTreeMap::new(),
+            nominal: 0,
             shadow_rejected: BTreeMap::new(),
             candidate_rejected: 0,
             leaked: 0,

@@ -1,4 +1,5 @@
-//! The atomics and the mutex of the mechanism, exchanged for loom's when a model runs.
+//! The atomics and the mutex of the mechanism, exchanged for loom's or shuttle's when a model
+//! runs.
 //!
 //! Separate so that the same source is what runs and what is checked. It must never hold logic.
 
@@ -7,13 +8,18 @@ pub(crate) use loom::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU8, AtomicU64, Ordering},
 };
-#[cfg(not(loom))]
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU8, AtomicU64, Ordering},
+};
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use std::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU8, AtomicU64, Ordering},
 };
 
-/// Statistics stay on the standard atomics under loom too: nothing decides by them, and as
+/// Statistics stay on the standard atomics in every model: nothing decides by them, and as
 /// branch points they would multiply the state space of every model.
 pub(crate) mod statistics {
     pub(crate) use std::sync::Mutex;

@@ -54,6 +54,11 @@ impl TenantCompartment {
         self.word.load().in_flight()
     }
 
+    /// Whether a request of it ever came: until then it has no counters and no key.
+    pub fn was_seen(&self) -> bool {
+        self.used.get().is_some()
+    }
+
     pub(crate) fn used(&self) -> &Used {
         self.used.get_or_init(|| {
             let key = Key::Tenant(self.name.clone()).to_string().into();

@@ -326,6 +326,126 @@ fn nobody_overtakes_those_who_wait() {
     });
 }
 
+/// One slot, held by anybody; two places, both of tenant 0.
+fn crowded(
+    hull: &Hull,
+) -> (
+    Arc<Snapshot>,
+    compartment::Permits<Here>,
+    [compartment::Waiting<Here>; 2],
+) {
+    let tenants = [("s", limit(9)), ("t", limit(9))];
+    let plain = plain_policy(&[route("a", 1).queue(2)]);
+    let snapshot = Snapshot::of(hull, &with_tenants(plain, &tenants, Limit::CLOSED));
+    let held = admitted(snapshot.anybody(0)).unwrap();
+    let places = [0, 0].map(|tenant| {
+        let caller = snapshot.caller(0, tenant);
+        waiting(snapshot.ask(0, caller, &mut CellCache::new())).unwrap()
+    });
+    (snapshot, held, places)
+}
+
+#[test]
+fn a_place_goes_to_another_tenant_in_the_instant_of_a_turn() {
+    model(2, || {
+        let hull = Arc::new(Hull::new());
+        let (snapshot, held, [first, second]) = crowded(&hull);
+        let release = spawn(move || drop(held));
+        let newcomer = {
+            let snapshot = Arc::clone(&snapshot);
+            spawn(move || {
+                let caller = snapshot.caller(0, 1);
+                match snapshot.ask(0, caller, &mut CellCache::new()) {
+                    Entry::Waiting(waiting) => drop(block_on(waiting).unwrap()),
+                    // It came when all others had gone.
+                    Entry::Admitted(permits) => drop(permits),
+                    Entry::Refused(refusal) => panic!("no fair place: {refusal:?}"),
+                }
+            })
+        };
+        // The first is never the one that gives way.
+        drop(block_on(first).unwrap());
+        match block_on(second) {
+            Ok(permits) => drop(permits),
+            Err(refusal) => assert_eq!(why(&refusal), ("queue_full", "route/a")),
+        }
+        release.join().unwrap();
+        newcomer.join().unwrap();
+        all_returned(&hull);
+        let line = figures(&hull, "route/a").unwrap();
+        assert_eq!((line.arrived, line.left_queue), (4, 0));
+    });
+}
+
+#[test]
+fn a_place_that_gives_way_as_its_waiter_leaves_is_given_once() {
+    model(3, || {
+        let hull = Arc::new(Hull::new());
+        let (snapshot, held, [first, second]) = crowded(&hull);
+        let leaves = spawn(move || drop(second));
+        let caller = snapshot.caller(0, 1);
+        let newcomer = waiting(snapshot.ask(0, caller, &mut CellCache::new())).unwrap();
+        leaves.join().unwrap();
+        drop(held);
+        drop(block_on(first).unwrap());
+        drop(block_on(newcomer).unwrap());
+        all_returned(&hull);
+        let line = figures(&hull, "route/a").unwrap();
+        let gave_way: u64 = line.rejected.values().sum();
+        assert_eq!((line.arrived, line.left_queue + gave_way), (4, 1));
+    });
+}
+
+#[test]
+fn what_is_borrowed_at_once_is_paid_exactly() {
+    const SECOND: u64 = 1_000_000;
+    model(2, || {
+        let hull = Arc::new(Hull::new());
+        let with = |spare| {
+            let routes = [route("a", 4).reserved(0), route("b", 4).reserved(0)];
+            policy(10, spare, &[Limit::UNLIMITED], &routes)
+        };
+        let snapshot = Snapshot::at(&hull, &with(2), SECOND);
+        let held = admitted(snapshot.anybody(0)).unwrap();
+        // One slot-second a second comes in and one goes out: it stays full.
+        snapshot.clock.store(2 * SECOND, Ordering::Relaxed);
+        let more = admitted(snapshot.anybody(0)).unwrap();
+        snapshot.clock.store(3 * SECOND, Ordering::Relaxed);
+        let leaves = spawn(move || drop(more));
+        let borrows = {
+            let snapshot = Arc::clone(&snapshot);
+            spawn(move || drop(admitted(snapshot.anybody(0))))
+        };
+        hull.sweep(3 * SECOND);
+        leaves.join().unwrap();
+        borrows.join().unwrap();
+        let credit = |now_us| snapshot.fittings.passages[0].credit(now_us).unwrap();
+        let full = credit(3 * SECOND).full_slot_ms;
+        assert_eq!((credit(3 * SECOND).slot_ms, full), (9_000, 10_000));
+        drop(held);
+        assert_eq!(credit(3 * SECOND + SECOND / 2).slot_ms, 9_500);
+        all_returned(&hull);
+    });
+}
+
+#[test]
+fn new_terms_lose_nothing_of_what_is_borrowed() {
+    model(3, || {
+        let hull = Arc::new(Hull::new());
+        let with = |spare| policy(10, spare, &[Limit::UNLIMITED], &[route("a", 4).reserved(0)]);
+        let snapshot = Snapshot::of(&hull, &with(2));
+        let borrows = {
+            let snapshot = Arc::clone(&snapshot);
+            spawn(move || drop(admitted(snapshot.anybody(0)).unwrap()))
+        };
+        hull.apply(&with(4), 1);
+        borrows.join().unwrap();
+        let credit = snapshot.fittings.passages[0].credit(90_000_000).unwrap();
+        assert_eq!((credit.slot_ms, credit.full_slot_ms), (40_000, 40_000));
+        all_returned(&hull);
+    });
+}
+
 #[test]
 fn raising_wakes_waiters_and_closing_ends_their_wait() {
     for (slots, expected) in [(2, None), (0, Some("closed"))] {

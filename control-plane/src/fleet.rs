@@ -403,6 +403,7 @@ fn judged(total: &mut Figures, more: &Figures) {
     };
     let candidates = total.candidate.zip(more.candidate);
     total.candidate = candidates.map(|(one, other)| one.saturating_add(other));
+    total.nominal = total.nominal.saturating_add(more.nominal);
     total.candidate_rejected = total
         .candidate_rejected
         .saturating_add(more.candidate_rejected);

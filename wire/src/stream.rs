@@ -118,6 +118,7 @@ impl From<&Figures> for proto::Compartment {
             in_flight_us: figures.in_flight_us,
             hold: figures.hold.to_bytes(),
             wait: figures.wait.to_bytes(),
+            nominal: figures.nominal,
         }
     }
 }
@@ -175,6 +176,7 @@ impl TryFrom<proto::Compartment> for Figures {
             admitted: message.admitted,
             completed: message.completed,
             rejected,
+            nominal: message.nominal,
             shadow_rejected: reasons(&message.shadow_rejected),
             candidate_rejected: message.candidate_rejected,
             leaked: message.leaked,
@@ -294,6 +296,7 @@ mod tests {
             admitted: 20,
             completed: 16,
             rejected: BTreeMap::from([(Rejection::TenantRouteFull, 1)]),
+            nominal: 6,
             shadow_rejected: BTreeMap::from([(Rejection::TenantShare, 4)]),
             candidate_rejected: 5,
             leaked: 2,

@@ -42,6 +42,8 @@ pub(crate) struct Stats {
     pending_changes: Changes,
     queued: AtomicU32,
     left_queue: AtomicU64,
+    /// Refusals by the ceiling of what every partition had let through.
+    nominal: AtomicU64,
     waits: OnceLock<Box<Durations>>,
     unenforced: OnceLock<Box<Unenforced>>,
     leaked: AtomicU64,
@@ -81,6 +83,7 @@ impl Stats {
             pending_changes: Changes::default(),
             queued: AtomicU32::new(0),
             left_queue: AtomicU64::new(0),
+            nominal: AtomicU64::new(0),
             waits: OnceLock::new(),
             unenforced: OnceLock::new(),
             leaked: AtomicU64::new(0),
@@ -165,6 +168,10 @@ impl Stats {
 
     pub(crate) fn leave_queue(&self) {
         self.left_queue.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_nominal(&self) {
+        self.nominal.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn begin_pending(&self, at: Moment<'_>) {

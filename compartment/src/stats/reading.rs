@@ -207,6 +207,7 @@ impl Stats {
             peak_recent: self.recent_peak(counts.in_flight, look),
             shadow_rejected: shadow.map(named).unwrap_or_default(),
             candidate_rejected: load(unenforced.map(|counts| &counts.candidate)),
+            nominal: self.nominal.load(Ordering::Relaxed),
             leaked: self.leaked.load(Ordering::Relaxed),
             leak_suspected: self.leak_suspected.load(Ordering::Relaxed),
             hold: self.holds(),

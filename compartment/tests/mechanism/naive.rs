@@ -256,6 +256,7 @@ pub(crate) struct Naive {
     boxes: BTreeMap<String, Box_>,
     requests: BTreeMap<u64, Request>,
     spare_limit: u32,
+    nominal: u64,
     now_us: u64,
 }
 
@@ -716,6 +717,7 @@ impl Naive {
         self.judge(request, notes);
         self.take(&request.upstream, Rejection::UpstreamFull)?;
         if let Err(answer) = self.take("gateway", Rejection::GatewayFull) {
+            self.nominal += 1;
             self.at(&request.upstream).n -= 1;
             return Err(answer);
         }
@@ -876,6 +878,11 @@ impl Naive {
             in_flight_us: one.in_flight_us,
             hold: one.hold.clone(),
             wait: one.wait.clone(),
+            nominal: if seen.key == "gateway" {
+                self.nominal
+            } else {
+                0
+            },
             ..Figures::new(seen.key.clone(), level, one.limit)
         }
     }

@@ -197,6 +197,96 @@ fn sheddable_requests_leave_a_fifth_of_the_spare() {
 }
 
 #[test]
+fn the_ceiling_sheds_sheddable_requests_first() {
+    let hull = Hull::new();
+    let routes = [route("a", 99).reserved(0), route("b", 10)];
+    let snapshot = Snapshot::of(&hull, &policy(60, 50, &[FREE], &routes));
+    let cheap = fill(&snapshot, 0, SHEDDABLE);
+    assert_eq!(cheap.len(), 40, "four fifths of what is spare");
+    let guaranteed = fill(&snapshot, 1, SHEDDABLE);
+    assert_eq!(guaranteed.len(), 10, "a guarantee is one for every class");
+    let dear = fill(&snapshot, 0, ANYBODY);
+    assert_eq!(dear.len(), 10, "the last slots of the ceiling");
+    assert_eq!(
+        refusal(&snapshot, 0, ANYBODY),
+        told("gateway_full", "gateway")
+    );
+    assert_eq!(figures(&hull, "gateway").unwrap().nominal, 0);
+    drop((cheap, guaranteed, dear));
+    all_returned(&hull);
+}
+
+#[test]
+fn a_ceiling_that_refuses_what_the_partitions_let_through_is_counted() {
+    let hull = Hull::new();
+    let with = |capacity, spare| {
+        let routes = [route("a", 9).reserved(0), route("b", 2)];
+        policy(capacity, spare, &[FREE], &routes)
+    };
+    let snapshot = Snapshot::of(&hull, &with(9, 7));
+    let mut held = fill(&snapshot, 0, ANYBODY);
+    assert_eq!(held.len(), 7);
+    // Lowered below what is in flight: until that is over, a guarantee is one on paper.
+    hull.apply(&with(4, 2), 1);
+    assert_eq!(
+        refusal(&snapshot, 1, ANYBODY),
+        told("gateway_full", "gateway")
+    );
+    assert_eq!(
+        refusal(&snapshot, 0, ANYBODY),
+        told("gateway_full", "gateway")
+    );
+    let nominal = figures(&hull, "gateway").unwrap().nominal;
+    assert_eq!(nominal, 1, "the other one had no spare slot either");
+    held.truncate(2);
+    assert_eq!(fill(&snapshot, 1, ANYBODY).len(), 2);
+    drop(held);
+    all_returned(&hull);
+}
+
+#[test]
+fn tenants_that_nobody_has_seen_cost_a_number_and_a_name() {
+    const TENANTS: usize = 100_000;
+    let hull = Hull::new();
+    let names: Vec<_> = (0..TENANTS).map(|n| format!("t{n}")).collect();
+    let tenants: Vec<_> = names.iter().map(|name| (name.as_str(), limit(3))).collect();
+    let routes = ["a", "b", "c"].map(|id| R {
+        tenant_limit: Some(limit(2)),
+        share: Some(1_000_000),
+        ..route(id, 9).queue(9)
+    });
+    let policy = with_tenants(policy(99, 0, &[FREE], &routes), &tenants, FREE);
+    let snapshot = Snapshot::of(&hull, &policy);
+    let counts = || {
+        let of = |fittings: &compartment::Fittings| {
+            let tenants = fittings.tenants.iter();
+            tenants.filter(|tenant| tenant.was_seen()).count()
+        };
+        let mut cells = 0;
+        hull.each_figures(NOW_US, &mut |f| {
+            cells += usize::from(f.level == compartment::Level::TenantRoute);
+        });
+        (of(&snapshot.fittings), cells)
+    };
+    assert_eq!(counts(), (0, 0));
+    let mut cache = CellCache::new();
+    for tenant in (0..).step_by(1_000).take(100) {
+        let caller = snapshot.caller(0, tenant);
+        drop(admitted(snapshot.ask(0, caller, &mut cache)).unwrap());
+    }
+    assert_eq!(
+        counts(),
+        (100, 100),
+        "those who came, on the route they used"
+    );
+    assert!(size_of::<compartment::TenantCompartment>() <= 64);
+    hull.apply(&policy, 1);
+    hull.sweep(1);
+    hull.sweep(1 + CELL_IDLE_US);
+    assert_eq!(counts(), (100, 1), "and not even those when they are idle");
+}
+
+#[test]
 fn the_last_slots_are_kept_from_sheddable_requests() {
     let hull = Hull::new();
     let kept = R {

@@ -5,6 +5,7 @@
 
 mod exact;
 mod laws;
+mod reserve;
 
 use std::fmt;
 use std::time::Duration;
@@ -13,10 +14,14 @@ use compartment::policy::{ATTEMPTS_MAX, DURATION_MAX, Millionths, decimal, parse
 use compartment::{Class, LIMIT_MAX};
 use serde::Serialize;
 
+use crate::advice::target;
+
 pub use exact::{Exact, time};
 pub use laws::{
     headroom, in_flight, shed, suggested_limit, throughput_left, time_to_fill, worst_case,
 };
+
+pub use reserve::{Reserve, advised as advised_reserve, refused as refused_with_reserve};
 
 /// The highest rate that is asked about, per second.
 pub const RATE_MAX: u64 = 1_000_000_000;
@@ -38,6 +43,8 @@ pub struct Question {
     pub retry_budget: Option<Millionths>,
     /// How much it matters.
     pub class: Class,
+    /// Share of the arrivals that is sheddable, where some are.
+    pub sheddable: Option<Millionths>,
 }
 
 /// A rate such as `100` or `0.5`, in thousandths; above 0.
@@ -114,10 +121,13 @@ pub enum Unit {
 }
 
 /// Every figure, in the order of the argument.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
     /// The figures.
     pub figures: Vec<Figure>,
+    /// What is refused with none of the last slots kept, one, and so on to the advised number.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reserves: Vec<Reserve>,
 }
 
 impl Answer {
@@ -181,7 +191,61 @@ pub fn size(question: &Question) -> Answer {
         holds: None,
     });
     figures.extend(timing(question, rate, limit));
-    Answer { figures }
+    let reserves = class_reserve(question, busy, limit, &mut figures);
+    Answer { figures, reserves }
+}
+
+/// How many last slots keep the others at the target of their class; what each number costs.
+fn class_reserve(
+    question: &Question,
+    busy: Exact,
+    limit: u32,
+    figures: &mut Vec<Figure>,
+) -> Vec<Reserve> {
+    let Some(share) = question.sheddable.map(Exact::share) else {
+        return Vec::new();
+    };
+    let (others, sheddable) = (busy.times(Exact::ONE.minus(share)), busy.times(share));
+    let target = target(question.class);
+    let found = advised_reserve(
+        others.nearest_float(),
+        sheddable.nearest_float(),
+        limit,
+        target,
+    );
+    let asked = format!("{others} and {sheddable} sheddable on {limit} slots");
+    let goal = format!("{} of the others", percent(target));
+    let (kept, because, holds) = match &found {
+        Some(tried) => (
+            tried.last().map_or(0, |last| last.kept),
+            format!("the fewest that refuse at most {goal}: {asked}"),
+            None,
+        ),
+        None => (
+            0,
+            format!("no number keeps refusals at {goal}: {asked}"),
+            Some(false),
+        ),
+    };
+    figures.push(Figure {
+        name: "class_reserve",
+        label: "class reserve",
+        value: Exact::whole(kept.into()),
+        unit: Unit::Slots,
+        because,
+        holds,
+    });
+    found.unwrap_or_default()
+}
+
+/// A share with two digits that say something.
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent >= 1.0 {
+        format!("{percent:.1} %")
+    } else {
+        format!("{percent:.2} %")
+    }
 }
 
 fn judged_limit(question: &Question, busy: Exact, limit: u32) -> Figure {
@@ -292,6 +356,16 @@ impl fmt::Display for Answer {
                 figure.label, figure.because
             )?;
         }
+        for reserve in &self.reserves {
+            writeln!(
+                f,
+                "{:<16} {:>10}   = {} of the others refused, {} of sheddable",
+                "",
+                format!("{} kept", reserve.kept),
+                percent(reserve.others_refused),
+                percent(reserve.sheddable_refused),
+            )?;
+        }
         Ok(())
     }
 }
@@ -309,6 +383,7 @@ mod tests {
             attempts: None,
             retry_budget: None,
             class: Class::Standard,
+            sheddable: None,
         }
     }
 
@@ -411,6 +486,27 @@ mod tests {
             !size(&question).holds(),
             "300 ms is not shorter than 300 ms"
         );
+    }
+
+    #[test]
+    fn the_reserve_for_a_share_of_sheddable_requests() {
+        let mut question = Question {
+            limit: Some(20),
+            sheddable: Some(Millionths(700_000)),
+            ..ask("200", "100ms")
+        };
+        check(&question, &[("in_flight", "20"), ("class_reserve", "6")]);
+        let answer = size(&question);
+        assert_eq!(answer.reserves.len(), 7);
+        let text = answer.to_string();
+        assert!(
+            text.contains("3 kept   = 0.72 % of the others refused, 33.6 % of sheddable"),
+            "{text}"
+        );
+        question.sheddable = Some(Millionths::ONE);
+        check(&question, &[("class_reserve", "0")]);
+        question.sheddable = Some(Millionths(0));
+        assert!(!size(&question).holds(), "20 asked for on 20 slots");
     }
 
     #[test]

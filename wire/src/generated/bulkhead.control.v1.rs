@@ -175,6 +175,9 @@ pub struct Compartment {
     pub hold: ::prost::alloc::vec::Vec<u8>,
     #[prost(bytes = "vec", tag = "26")]
     pub wait: ::prost::alloc::vec::Vec<u8>,
+    /// Refusals by the ceiling of what every partition had let through.
+    #[prost(uint64, tag = "27")]
+    pub nominal: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
