@@ -152,6 +152,12 @@ impl TenantCells {
         (cell, entered)
     }
 
+    /// The live cell of a tenant.
+    pub(crate) fn find(&self, tenant: &Name) -> Option<Arc<Cell>> {
+        let shard = lock(self.shard(tenant)?);
+        shard.get(tenant).map(|lodged| Arc::clone(&lodged.cell))
+    }
+
     /// The cell of `tenant` for a request that does not enter it, to count there.
     pub(crate) fn note(
         &self,

@@ -17,6 +17,7 @@ use crate::seat::Seats;
 use crate::spare::Spare;
 use crate::stats::Look;
 use crate::sync::{Mutex, OwnLine, lock};
+use crate::ways::{Through, Ways};
 use crate::{Figures, Key, Level, Limit, Mode, Moment, Name, Seat, TenantCompartment};
 
 /// No name begins with an underscore that a policy could choose.
@@ -27,13 +28,13 @@ const DEPARTED: &str = "tenant/_departed";
 pub struct Hull {
     gateway: Arc<Compartment>,
     spare: Arc<OwnLine<Spare>>,
-    seats: Arc<Seats>,
+    pub(crate) seats: Arc<Seats>,
     /// Taken by those who apply, sweep or report; never by a request.
-    rosters: Mutex<Rosters>,
+    pub(crate) rosters: Mutex<Rosters>,
 }
 
 #[derive(Debug)]
-struct Rosters {
+pub(crate) struct Rosters {
     /// Cells of counts that each shared compartment has.
     cores: usize,
     next_id: u64,
@@ -42,7 +43,8 @@ struct Rosters {
     /// The streams of those routes that have slots for them.
     streams: Roster<Route>,
     upstreams: Roster<Compartment>,
-    tenants: Roster<TenantCompartment>,
+    pub(crate) tenants: Roster<TenantCompartment>,
+    pub(crate) ways: Ways,
     departed: Figures,
 }
 
@@ -84,6 +86,7 @@ impl Hull {
                 streams: Roster::new(),
                 upstreams: Roster::new(),
                 tenants: Roster::new(),
+                ways: Ways::default(),
                 departed: Figures::new(DEPARTED.to_owned(), Level::Tenant, Limit::UNLIMITED),
             }),
         }
@@ -110,33 +113,16 @@ impl Hull {
         self.spare.0.set_limit(policy.gateway.spare);
         rosters.applied = true;
         rosters.let_go(now_us);
-        let passages = policy
-            .routes
-            .iter()
-            .zip(routes.iter())
-            .filter_map(|(asked, route)| {
-                Some(Passage {
-                    route: Arc::clone(route),
-                    home: Arc::clone(route),
-                    upstream: Arc::clone(upstreams.get(asked.upstream)?),
-                    gateway: Arc::clone(&self.gateway),
-                    class_reserve: asked.compartment.class_reserve,
-                    queue_max: asked.compartment.queue,
-                    share: asked.compartment.tenant_share,
-                })
-            });
-        let passages: Vec<Passage> = passages.collect();
-        let streams = passages.iter().zip(streams).map(|(passage, streams)| {
-            Some(Passage {
-                route: streams?,
-                class_reserve: 0,
-                queue_max: 0,
-                share: None,
-                ..passage.clone()
-            })
-        });
+        let through = Through {
+            policy,
+            routes: &routes,
+            streams,
+            upstreams: &upstreams,
+            gateway: &self.gateway,
+        };
+        let (passages, streams) = rosters.ways.replace(through, now_us);
         Fittings {
-            streams: streams.collect(),
+            streams,
             passages,
             tenants: tenants.to_vec(),
         }
@@ -149,6 +135,7 @@ impl Hull {
 
     /// Removes what nothing needs any more; to be called every few seconds.
     pub fn sweep(&self, now_us: u64) {
+        let in_use = self.ways_in_use();
         let routes = {
             let mut rosters = lock(&self.rosters);
             rosters.routes.sweep(now_us);
@@ -156,6 +143,7 @@ impl Hull {
             rosters.upstreams.sweep(now_us);
             rosters.tenants.sweep(now_us);
             rosters.let_go(now_us);
+            rosters.ways.sweep(now_us, &in_use);
             rosters.routes.all()
         };
         for route in routes.0.iter().chain(&routes.1) {
@@ -187,6 +175,32 @@ impl Hull {
     pub fn report(&self, now_us: u64, each: &mut dyn FnMut(Figures)) {
         let takes_peak = true;
         self.look(Look { now_us, takes_peak }, each);
+    }
+
+    /// The figures of what all tenants share: ceiling, upstreams, routes and their streams.
+    pub fn shared_figures(&self, now_us: u64) -> Vec<Figures> {
+        let mut all = Vec::new();
+        self.each_shared(&mut |compartment| all.push(compartment.look(Look::at(now_us))));
+        all
+    }
+
+    pub(crate) fn each_shared(&self, each: &mut dyn FnMut(&Compartment)) {
+        let rosters = lock(&self.rosters);
+        if !rosters.applied {
+            return;
+        }
+        let (upstreams, gone) = rosters.upstreams.all();
+        let (routes, streams) = (rosters.routes.all(), rosters.streams.all());
+        drop(rosters);
+        each(&self.gateway);
+        for upstream in upstreams.iter().chain(&gone) {
+            each(upstream);
+        }
+        for (named, absent) in [routes, streams] {
+            for route in named.iter().chain(&absent) {
+                each(&route.slots);
+            }
+        }
     }
 
     fn look(&self, look: Look, each: &mut dyn FnMut(Figures)) {

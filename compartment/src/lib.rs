@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 mod cells;
+mod claim;
 mod class;
 mod compartment;
 mod credit;
@@ -19,6 +20,7 @@ mod hull;
 mod judge;
 mod key;
 mod limit;
+mod little;
 mod mode;
 mod name;
 mod numbers;
@@ -26,6 +28,7 @@ mod passage;
 mod permits;
 pub mod policy;
 mod queue;
+mod reclaim;
 mod rejection;
 mod retry_budget;
 mod roster;
@@ -40,6 +43,7 @@ mod tenant;
 mod transfer;
 mod turns;
 mod waiting;
+mod ways;
 mod word;
 
 pub use cells::{CELL_CACHE_MAX, CELL_IDLE_US, CELLS_PER_ROUTE_MAX, CellCache};
@@ -52,12 +56,14 @@ pub use histogram::{BUCKETS, HISTOGRAM_BYTES_MAX, Histogram, HistogramError};
 pub use hull::{Fittings, Hull};
 pub use key::{Key, Level};
 pub use limit::{LIMIT_MAX, Limit, LimitError};
+pub use little::{LITTLE_WINDOW_US, LITTLE_WINDOWS, Little, Sums};
 pub use mode::Mode;
 pub use name::{NAME_BYTES_MAX, Name, NameError};
 pub use numbers::tenant_route_limit;
 pub use passage::{Caller, Gauge, Lane, Passage};
 pub use permits::Permits;
 pub use queue::QUEUE_STANDING_US;
+pub use reclaim::{Leak, OVERDUE_US};
 pub use rejection::Rejection;
 pub use retry_budget::{RETRIES_ALWAYS, RetryBudget};
 pub use roster::{ABSENT_MAX, ABSENT_US};

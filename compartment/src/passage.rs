@@ -53,6 +53,10 @@ pub struct Caller {
 /// One route's way through the levels under one policy.
 #[derive(Clone, Debug)]
 pub struct Passage {
+    /// Never used twice in a process.
+    pub(crate) id: u64,
+    /// Longest that a permit may be out.
+    pub(crate) hold_us: u64,
     pub(crate) route: Arc<Route>,
     /// Whose tenants' cells count: the route itself, and of its streams the route they are on.
     pub(crate) home: Arc<Route>,

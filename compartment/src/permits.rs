@@ -27,6 +27,8 @@ pub struct Permits<L: Lane> {
     pub(crate) shades: Shades,
     /// In the ghost of the cell.
     pub(crate) cell_shade: bool,
+    /// In the table of this core.
+    pub(crate) place: Option<usize>,
     /// When every level had admitted; 0 before that.
     since_us: u64,
     /// When the slot of the route was exchanged for one of its streams; 0: it was not.
@@ -47,6 +49,7 @@ impl<L: Lane> Permits<L> {
                 candidate: false,
             },
             cell_shade: false,
+            place: None,
             since_us: 0,
             moved_us: 0,
         }
@@ -94,6 +97,7 @@ impl<L: Lane> Permits<L> {
         for level in [&passage.route.slots, &*passage.upstream, &*passage.gateway] {
             level.stats.admit(at, level.in_flight());
         }
+        self.begin_claim();
     }
 
     /// The tenant levels hold slots for a request that is not decided yet.
@@ -116,6 +120,9 @@ impl<L: Lane> Permits<L> {
 
 impl<L: Lane> Drop for Permits<L> {
     fn drop(&mut self) {
+        if !self.end_claim() {
+            return;
+        }
         let held_us = self.held_since(self.since_us);
         let at = moment(&self.lane);
         let passage = self.lane.passage();

@@ -5,9 +5,9 @@
 //! given to another thread but never used by two at once (it is not `Sync`), which is what makes
 //! writing without an exchange exact. It must never be cloned.
 
-use std::cell::Cell;
-use std::marker::PhantomData;
 use std::sync::Arc;
+
+use crate::claim::{Claim, Free, Table};
 
 use crate::sync::statistics::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
@@ -15,12 +15,14 @@ use crate::sync::statistics::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 #[derive(Debug)]
 pub(crate) struct Seats {
     free: Mutex<Vec<usize>>,
+    tables: Box<[Table]>,
 }
 
 impl Seats {
     pub(crate) fn new(cores: usize) -> Arc<Self> {
         let free = Mutex::new((0..cores).rev().collect());
-        Arc::new(Self { free })
+        let tables = (0..cores).map(|_| Table::new()).collect();
+        Arc::new(Self { free, tables })
     }
 
     /// `None` when all are taken.
@@ -29,8 +31,19 @@ impl Seats {
         Some(Seat {
             index,
             of: Arc::clone(self),
-            _one_thread: PhantomData,
+            places: Free::default(),
         })
+    }
+
+    /// Every permit that is out by a seat.
+    pub(crate) fn each_live(&self, each: &mut dyn FnMut(Claim)) {
+        self.tables.iter().for_each(|table| table.each_live(each));
+    }
+
+    /// Takes what is overdue from its owners.
+    pub(crate) fn take_overdue(&self, now_us: u64, each: &mut dyn FnMut(Claim)) {
+        let tables = self.tables.iter();
+        tables.for_each(|table| table.take_overdue(now_us, each));
     }
 }
 
@@ -39,8 +52,21 @@ impl Seats {
 pub struct Seat {
     pub(crate) index: usize,
     of: Arc<Seats>,
-    /// Not `Sync`: two threads with one seat would lose each other's counts.
-    _one_thread: PhantomData<Cell<()>>,
+    /// Makes it not `Sync`: two threads with one seat would lose each other's counts.
+    places: Free,
+}
+
+impl Seat {
+    /// A place in the table of permits; `None` when there is none left.
+    pub(crate) fn begin(&self, claim: Claim) -> Option<usize> {
+        self.places.begin(self.of.tables.get(self.index)?, claim)
+    }
+
+    /// Ends a claim; true when it was still the owner's to give back.
+    pub(crate) fn end(&self, at: usize) -> bool {
+        let table = self.of.tables.get(self.index);
+        table.is_none_or(|table| self.places.end(table, at))
+    }
 }
 
 impl Drop for Seat {

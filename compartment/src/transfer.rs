@@ -22,6 +22,11 @@ impl<L: Lane> Permits<L> {
         if self.lane.passage().is_of_streams() {
             return Ok(());
         }
+        if !self.end_claim() {
+            // Overdue, and taken back: there is nothing left to exchange.
+            self.disown();
+            return Err(refused_by(&lane, rejection(Level::Stream, NoSlot::Full)));
+        }
         let ask = Ask {
             tenant: 0,
             sheddable,
@@ -73,6 +78,7 @@ impl<L: Lane> Permits<L> {
         self.lane = lane;
         let judged = self.ask_ghosts(sheddable, None, false);
         self.count_unenforced(judged.refused, judged.candidate_refused, None);
+        self.begin_claim();
     }
 }
 

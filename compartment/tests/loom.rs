@@ -12,12 +12,13 @@
 
 mod support;
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use compartment::policy::Policy;
 use compartment::{
-    CELL_IDLE_US, CellCache, Compartment, Entry, Hull, Key, Limit, Moment, Rejection,
+    CELL_IDLE_US, CellCache, Compartment, Entry, Hull, Key, Limit, Mode, Moment, Rejection,
 };
 use loom::future::block_on;
 use loom::thread::spawn;
@@ -529,7 +530,7 @@ fn a_cell_is_never_removed_while_it_is_entered() {
         other.join().unwrap();
         all_returned(&hull);
         let cells = hull
-            .figures()
+            .figures(1)
             .into_iter()
             .filter(|f| f.key.starts_with("route/a/tenant/"));
         assert_eq!(
@@ -616,5 +617,102 @@ fn a_name_that_returns_finds_its_count() {
             .filter(|f| f.key == "route/a")
             .count();
         assert_eq!(twice, 1, "one name, one compartment");
+    });
+}
+
+#[test]
+fn a_late_owner_and_the_watch_give_back_once() {
+    model(2, || {
+        let hull = Arc::new(Hull::with_cores(1));
+        let snapshot = plain(&hull, &[route("a", 1)]);
+        let owner = {
+            let (hull, snapshot) = (Arc::clone(&hull), Arc::clone(&snapshot));
+            spawn(move || {
+                let seat = Rc::new(hull.seat().unwrap());
+                let lane = Seated::new(&snapshot, &seat);
+                // Twice, so that the second uses the place of the first.
+                (0..2)
+                    .map(|_| u64::from(matches!(lane.ask(ANYBODY), Entry::Admitted(_))))
+                    .sum::<u64>()
+            })
+        };
+        let leaks = hull.reclaim(10 * compartment::OVERDUE_US).len() as u64;
+        assert_eq!(owner.join().unwrap(), 2, "the slot was free for both");
+        let seen = figures(&hull, "route/a").unwrap();
+        assert_eq!((seen.admitted, seen.completed, seen.leaked), (2, 2, leaks));
+        all_returned(&hull);
+    });
+}
+
+#[test]
+fn time_by_state_is_exact_whatever_the_interleaving() {
+    model(3, || {
+        let one = Arc::new(Compartment::new(&Key::Gateway, limit(1)));
+        let threads: Vec<_> = (1..3)
+            .map(|n| {
+                let one = Arc::clone(&one);
+                spawn(move || match one.admit(Moment::at(100 * n)) {
+                    Ok(mut permit) => {
+                        permit.seen_at(100 * n + 7 * n);
+                        7 * n
+                    }
+                    Err(_) => 0,
+                })
+            })
+            .collect();
+        let held: u64 = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum();
+        let seen = one.figures(1_000);
+        assert_eq!((seen.saturated_us, seen.in_flight_us), (held, held));
+        assert_eq!((seen.busy_us, seen.idle_us), (0, 1_000 - held));
+        assert_eq!(seen.hold.sum_us(), held);
+    });
+}
+
+#[test]
+fn time_stays_whole_while_the_limit_changes() {
+    model(3, || {
+        let one = Arc::new(Compartment::new(&Key::Gateway, limit(2)));
+        let other = Arc::clone(&one);
+        let thread = spawn(move || drop(other.admit(Moment::at(10))));
+        one.resize(limit(1), 10);
+        drop(one.admit(Moment::at(10)));
+        one.resize(limit(3), 10);
+        thread.join().unwrap();
+        let seen = one.figures(50);
+        // All of it happened in one instant, so none of it took time.
+        assert_eq!((seen.idle_us, seen.busy_us), (50, 0));
+        assert_eq!((seen.saturated_us, seen.in_flight_us), (0, 0));
+    });
+}
+
+#[test]
+fn a_ghost_admits_as_many_as_its_limit() {
+    model(2, || {
+        let hull = Arc::new(Hull::new());
+        let shadow = route("a", 1).mode(Mode::Shadow).candidate(1);
+        let snapshot = Snapshot::of(&hull, &policy(9, 5, &[Limit::UNLIMITED], &[shadow]));
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let snapshot = Arc::clone(&snapshot);
+                spawn(move || admitted(snapshot.anybody(0)).unwrap())
+            })
+            .collect();
+        let held: Vec<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect();
+        let seen = figures(&hull, "route/a").unwrap();
+        let refusals: u64 = seen.shadow_rejected.values().sum();
+        assert_eq!((refusals, seen.candidate_rejected), (1, 1));
+        drop(held);
+        // Nothing is left in them: the next one is admitted by both.
+        drop(admitted(snapshot.anybody(0)).unwrap());
+        let seen = figures(&hull, "route/a").unwrap();
+        let refusals: u64 = seen.shadow_rejected.values().sum();
+        assert_eq!((refusals, seen.candidate_rejected), (1, 1));
+        all_returned(&hull);
     });
 }

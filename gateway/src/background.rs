@@ -5,7 +5,7 @@
 
 use std::io;
 use std::net::TcpListener;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -15,12 +15,15 @@ use tokio::time::MissedTickBehavior;
 use crate::admin::{self, Admin};
 use crate::intake::Intake;
 use crate::policy_source::PolicySource;
+use crate::watch::Watch;
 
 /// Threads for work that takes long: applying a policy, reading every compartment, the disk, and
 /// looking up the name of the control plane, where a dead resolver holds several for half a minute.
 const BLOCKING_THREADS_MAX: usize = 16;
 /// How often compartments that nobody needs any more are looked for.
 const SWEEP_PERIOD: Duration = Duration::from_secs(5);
+/// How often it is looked whether all permits come back.
+const WATCH_PERIOD: Duration = Duration::from_secs(1);
 
 /// Owns the thread; dropping it stops the thread and waits until it has ended.
 #[derive(Debug)]
@@ -37,6 +40,7 @@ impl Background {
         intake: Arc<Intake>,
         listener: TcpListener,
         admin: Arc<Admin>,
+        watch: Watch,
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -51,10 +55,11 @@ impl Background {
         let (reloaded, stopped) = (Arc::clone(&reload), Arc::clone(&stop));
         let run = move || {
             runtime.block_on(async {
-                // None of the first three ends; the last one ends them, between two steps.
+                // None of the first four ends; the last one ends them, between two steps.
                 tokio::select! {
                     () = source.follow(Arc::clone(&intake), reloaded) => {}
                     () = sweep(intake) => {}
+                    () = keep_watch(watch) => {}
                     () = admin::serve(listener, admin) => {}
                     () = stopped.notified() => {}
                 }
@@ -85,6 +90,20 @@ async fn sweep(intake: Arc<Intake>) {
         let intake = Arc::clone(&intake);
         // A panic inside is reported by the panic hook; the next period tries again.
         let _swept = tokio::task::spawn_blocking(move || intake.sweep()).await;
+    }
+}
+
+/// Looks whether all permits come back, for ever.
+async fn keep_watch(watch: Watch) {
+    let mut period = tokio::time::interval(WATCH_PERIOD);
+    period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let watch = Arc::new(Mutex::new(watch));
+    loop {
+        period.tick().await;
+        let watch = Arc::clone(&watch);
+        // A panic inside is reported by the panic hook; the next period tries again.
+        let look = move || watch.lock().unwrap_or_else(PoisonError::into_inner).look();
+        let _looked = tokio::task::spawn_blocking(look).await;
     }
 }
 

@@ -55,6 +55,7 @@ mod upstream;
 mod via;
 mod visit;
 mod waiting;
+mod watch;
 mod worker;
 
 pub use config::{Config, Source};

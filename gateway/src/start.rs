@@ -26,6 +26,7 @@ use crate::server::{Census, Listeners, Stage, descriptors};
 use crate::service::Service;
 use crate::standing::Standing;
 use crate::upstream::IDLE_PER_CORE_MAX;
+use crate::watch::Watch;
 use crate::worker::Worker;
 
 /// Serving threads of one process.
@@ -138,7 +139,10 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             .add_worker(number, &listeners, &live, clock)
             .map_err(StartError::Thread)?;
     }
-    let background = Background::start(source, intake, admin_socket, admin);
+    let background = {
+        let watch = Watch::new(Arc::clone(&live), clock);
+        Background::start(source, intake, admin_socket, admin, watch)
+    };
     running.background = Some(background.map_err(StartError::Thread)?);
     running.standing.listeners_bound();
     Ok(running)

@@ -152,6 +152,15 @@ impl Stats {
         counts.candidate.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A permit was taken from its owner.
+    pub(crate) fn leak(&self) {
+        self.leaked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn suspect_leak(&self, suspected: bool) {
+        self.leak_suspected.store(suspected, Ordering::Relaxed);
+    }
+
     pub(crate) fn mean_hold_us(&self) -> u64 {
         self.mean_hold_us.load(Ordering::Relaxed)
     }

@@ -9,6 +9,7 @@
     reason = "a failed step fails the test"
 )]
 
+mod lost;
 mod modes;
 mod naive;
 mod properties;

@@ -3,6 +3,7 @@
 //! Separate because models, properties and stress tests need the same hosts. It must never
 //! decide anything: every number is the test's.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use compartment::policy::{
 };
 use compartment::{
     Caller, CellCache, Class, Entry, Figures, Fittings, Hull, Lane, Limit, Mode, Name, Passage,
-    Permits, Refusal, TenantCompartment, Waiting, enter, tenant_route_limit,
+    Permits, Refusal, Seat, TenantCompartment, Waiting, enter, tenant_route_limit,
 };
 
 pub(crate) fn name(text: &str) -> Name {
@@ -347,4 +348,45 @@ pub(crate) fn all_returned(hull: &Hull) {
         assert_eq!((f.in_flight, f.queued, f.borrowed), (0, 0, 0), "{f:?}");
     }
     assert_eq!(hull.spare().1, 0, "spare slots in use by nobody");
+}
+
+/// A host whose thread has a seat, as a gateway's serving threads have.
+#[derive(Clone, Debug)]
+pub(crate) struct Seated {
+    here: Here,
+    seat: Rc<Seat>,
+}
+
+impl Seated {
+    pub(crate) fn new(snapshot: &Arc<Snapshot>, seat: &Rc<Seat>) -> Self {
+        let here = Here {
+            snapshot: Arc::clone(snapshot),
+            route: 0,
+            stream: false,
+        };
+        let seat = Rc::clone(seat);
+        Self { here, seat }
+    }
+
+    pub(crate) fn ask(&self, caller: Caller) -> Entry<Self> {
+        enter(self.clone(), caller, &mut CellCache::new())
+    }
+}
+
+impl Lane for Seated {
+    fn passage(&self) -> &Passage {
+        self.here.passage()
+    }
+
+    fn tenant(&self, index: u32) -> Option<&TenantCompartment> {
+        self.here.tenant(index)
+    }
+
+    fn now_us(&self) -> u64 {
+        self.here.now_us()
+    }
+
+    fn seat(&self) -> Option<&Seat> {
+        Some(&self.seat)
+    }
 }
