@@ -98,10 +98,57 @@ test('figures move without a reload, and what is typed stays', async () => {
   await close();
 });
 
+test('a limit in shadow refuses nobody, is told, and is enforced by its button', async () => {
+  const late = ask(product.gateway, '/watched/hold');
+  await eventually(() => product.stub.held.length === 1, 'the held request at the upstream');
+  assert.equal((await ask(product.gateway, '/watched')).status, 200, 'beyond the limit, and let through');
+  const { page, complaints, close } = await open('/shadow');
+  await page.waitForFunction(() => document.querySelector('#watch-0').textContent.includes('1 of 2'), null, { timeout: 8000 });
+  assert.match(await page.textContent('#watch-0'), /route_full/);
+  product.stub.release();
+  assert.equal((await late).text, 'served late');
+  await page.fill('#why-0', 'watched long enough');
+  await Promise.all([page.waitForNavigation(), page.click('#step-0 button')]);
+  if (await page.$('#confirm')) {
+    await page.fill('#confirm', 'route/watched');
+    await Promise.all([page.waitForNavigation(), page.click('#edit button[type=submit]')]);
+  }
+  assert.equal(await page.inputValue('#mode'), 'enforce');
+  const held = ask(product.gateway, '/watched/hold');
+  await eventually(() => product.stub.held.length === 1, 'one request in the only slot');
+  const refused = async () => (await ask(product.gateway, '/watched')).status === 503;
+  await eventually(refused, 'the limit to refuse');
+  product.stub.release();
+  await held;
+  // And back: what was just stored can be undone.
+  await Promise.all([page.waitForNavigation(), page.click('#saved button')]);
+  assert.equal(await page.inputValue('#mode'), 'shadow');
+  assert.deepEqual(complaints, []);
+  await close();
+});
+
+test('what else a route has is changed in the same form, with each error at its field', async () => {
+  const { page, complaints, close } = await open('/compartments/route%2Fb');
+  await page.click('#more-fields summary');
+  await page.fill('#queue_wait', '20');
+  await page.fill('#class_reserve', '3');
+  await Promise.all([page.waitForNavigation(), page.click('#edit button[type=submit]')]);
+  assert.match(await page.textContent('#queue_wait-error'), /250ms/);
+  assert.equal(await page.inputValue('#class_reserve'), '3');
+  await page.fill('#queue_wait', '30ms');
+  await Promise.all([page.waitForNavigation(), page.click('#edit button[type=submit]')]);
+  assert.match(await page.textContent('#saved'), /is stored/);
+  assert.equal(await page.inputValue('#queue_wait'), '30ms');
+  assert.match(await page.textContent('#rules'), /The last 3\sslots are kept from sheddable/);
+  assert.deepEqual(complaints.filter((line) => !line.includes('422')), []);
+  await close();
+});
+
 for (const colorScheme of ['light', 'dark']) {
   for (const width of [360, 768, 1440]) {
     test(`pages are accessible, ${colorScheme}, ${width} px`, async () => {
-      for (const target of ['/', '/alerts', '/compartments/route%2Fa']) {
+      const targets = ['/', '/alerts', '/shadow', '/compartments/route%2Fa', '/compartments/route%2Fb', '/compartments/gateway'];
+      for (const target of targets) {
         // The page's own policy lets no foreign script in, so axe comes in past it.
         const { page, close } = await open(target, { colorScheme, viewport: { width, height: 900 }, bypassCSP: true });
         await page.evaluate(axe);

@@ -69,7 +69,12 @@ compartment = { limit = 1 }
 id = "b"
 path = "/b"
 upstream = "main"
-compartment = { limit = 20, reserved = 10 }
+compartment = { limit = 20, reserved = 10, queue = 2, queue_wait = "20ms", stream = { limit = 4 } }
+[[routes]]
+id = "watched"
+path = "/watched"
+upstream = "main"
+compartment = { limit = 1, mode = "shadow" }
 `);
   const ready = path.join(folder, 'ready.json');
   const log = [];

@@ -3,13 +3,10 @@
 //! Separate because it reads the policy twice: the checked values for what holds, the document for
 //! who said so. It must never leave out a value because nobody set it: hidden defaults bite.
 
-use std::time::Duration;
+use compartment::policy::{Gateway, HoldUntil, Plan, Policy, Route, Tenant, Unknown, Value};
+use compartment::{Class, Key};
 
-use compartment::policy::{
-    Fallback, Gateway, HoldUntil, Plan, Policy, Retry, Route, Tenant, Unknown, Upstream, Value,
-};
-use compartment::{Class, Key, Limit};
-
+use crate::effective_words::{bytes, endpoints, fallbacks, limit, not_set, retry, time};
 use crate::text;
 
 /// Where a value comes from.
@@ -149,6 +146,8 @@ fn route(document: &Value, policy: &Policy, id: &str) -> Option<Vec<Effective>> 
     let own = &route.compartment;
     values = values.then(table.and_then(|table| table.get("compartment")));
     values.add("limit", limit(own.limit));
+    values.add("mode", own.mode);
+    values.add("candidate", own.candidate.map_or_else(not_set, text::count));
     values.add("reserved", text::count(own.reserved));
     values.add("tenant_limit", own.tenant_limit.map_or_else(not_set, limit));
     let share = own
@@ -186,7 +185,28 @@ fn route(document: &Value, policy: &Policy, id: &str) -> Option<Vec<Effective>> 
             .map_or_else(|| "one attempt".to_owned(), retry),
     );
     values.add("fallback", fallbacks(&route.fallback));
+    if let Some(stream) = own.stream {
+        values.table = table.and_then(|table| table.get("compartment"));
+        values.add(
+            "stream",
+            format!("{} slots of their own", limit(stream.limit)),
+        );
+    }
+    plan_caps(&mut values, policy, index);
     Some(values.list)
+}
+
+/// What plans say of one tenant on this route.
+fn plan_caps(values: &mut Values<'_>, policy: &Policy, route: usize) {
+    for plan in &policy.plans {
+        for (_, cap) in plan.routes.iter().filter(|(at, _)| *at == route) {
+            values.list.push(Effective {
+                name: "tenant_limit",
+                value: format!("{} for a tenant of the plan", limit(*cap)),
+                origin: Origin::Plan(plan.id.to_string()),
+            });
+        }
+    }
 }
 
 fn streams(document: &Value, policy: &Policy, id: &str) -> Option<Vec<Effective>> {
@@ -331,58 +351,4 @@ fn tenant_route(policy: &Policy, route_id: &str, who: &str) -> Option<Vec<Effect
 
 fn plan_of<'a>(policy: &'a Policy, tenant: &Tenant) -> Option<&'a Plan> {
     policy.plans.get(tenant.plan?)
-}
-
-fn limit(limit: Limit) -> String {
-    limit.slots().map_or_else(|| limit.to_string(), text::count)
-}
-
-fn not_set() -> String {
-    "not set".to_owned()
-}
-
-fn time(time: Duration) -> String {
-    text::duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
-}
-
-fn bytes(n: u64) -> String {
-    match n {
-        n if n >= 1 << 20 && n.is_multiple_of(1 << 20) => format!("{}\u{a0}MiB", n >> 20),
-        n if n >= 1 << 10 && n.is_multiple_of(1 << 10) => format!("{}\u{a0}KiB", n >> 10),
-        n => format!("{}\u{a0}bytes", text::count(n)),
-    }
-}
-
-fn endpoints(upstream: &Upstream) -> String {
-    let all: Vec<String> = upstream
-        .endpoints
-        .iter()
-        .map(|e| format!("{}:{}", e.host, e.port))
-        .collect();
-    all.join(", ")
-}
-
-fn retry(retry: &Retry) -> String {
-    let budget = retry.budget.map_or_else(String::new, |b| {
-        format!(", budget {}", text::millionths(b.0))
-    });
-    format!(
-        "{} attempts in all{budget} over {}",
-        retry.attempts,
-        time(retry.window)
-    )
-}
-
-fn fallbacks(steps: &[Fallback]) -> String {
-    let words: Vec<String> = steps
-        .iter()
-        .map(|step| match step {
-            Fallback::Static { status, .. } => format!("a fixed answer, status {status}"),
-        })
-        .collect();
-    if words.is_empty() {
-        "none: the caller gets the error".to_owned()
-    } else {
-        words.join(", then ")
-    }
 }

@@ -12,6 +12,7 @@ mod compartment;
 mod danger;
 mod edit;
 mod effective;
+mod effective_words;
 mod field;
 mod filter;
 mod fleet;

@@ -28,7 +28,8 @@ const DOCUMENT: &str = r#"{
          "timeout": {"attempt": "250ms"},
          "fallback": [{"kind": "static", "status": 200, "content_type": "text/plain",
                        "body": "-"}]},
-        {"id": "b", "path": "/b", "upstream": "main", "compartment": {"limit": 10}},
+        {"id": "b", "path": "/b", "upstream": "main",
+         "compartment": {"limit": 10, "mode": "shadow", "candidate": 7, "stream": {"limit": 4}}},
         {"id": "c", "path": "/c", "upstream": "other", "compartment": {"limit": "unlimited"}}
     ]
 }"#;
@@ -64,6 +65,11 @@ fn each_value_says_who_set_it() {
         ("route/a", "timeout.attempt", "250 ms", route("a")),
         ("route/b", "timeout.attempt", "15 s", Origin::Default),
         ("route/a", "timeout.body_idle", "9.0 s", Origin::Gateway),
+        ("route/a", "mode", "enforce", Origin::Default),
+        ("route/b", "mode", "shadow", route("b")),
+        ("route/b", "candidate", "7", route("b")),
+        ("route/a", "candidate", "not set", Origin::Default),
+        ("route/b", "stream", "4 slots of their own", route("b")),
         ("route/a", "class", "critical", route("a")),
         ("route/b", "class", "standard", Origin::Default),
         (
@@ -180,4 +186,26 @@ fn everything_shared_is_named() {
     for key in ["gateway", "tenant/acme"] {
         assert!(!shared(key).is_empty(), "{key}");
     }
+}
+
+/// A plan's cap on a route is in force there too, and says which plan.
+#[test]
+fn a_plans_cap_is_among_the_values_of_its_route() {
+    let (document, policy) = policy();
+    let values = effective_values(&document, &policy, &"route/a".parse().unwrap());
+    let caps: Vec<_> = values
+        .iter()
+        .filter(|one| one.name == "tenant_limit")
+        .collect();
+    let shown: Vec<_> = caps
+        .iter()
+        .map(|one| (one.value.as_str(), one.origin.words()))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("20", "route a".to_owned()),
+            ("3 for a tenant of the plan", "plan free".to_owned())
+        ]
+    );
 }

@@ -95,4 +95,6 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
 }
 
 #[cfg(test)]
+mod combinations;
+#[cfg(test)]
 mod tests;

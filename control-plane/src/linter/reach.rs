@@ -158,7 +158,8 @@ pub(super) fn lint_spare(policy: &Policy, findings: &mut Vec<Finding>) {
         terms.push("…".to_owned());
     }
     let message = format!(
-        "streams may hold {} = {sum} of {spare} spare slots: then no route gets beyond its guarantee",
+        "streams may hold {} = {sum} of {spare} spare slots: then no route gets beyond its \
+         guarantee",
         terms.join(" + ")
     );
     let gateway = Path::root().key("gateway").key("spare");

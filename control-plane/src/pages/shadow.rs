@@ -51,7 +51,11 @@ async fn body(state: &AppState, asked: &Asked, view: View) -> Result<String, Pag
         let more = watches.len().saturating_sub(WATCHES_MAX);
         watches.truncate(WATCHES_MAX);
         read(&snapshot, &mut watches);
-        let of = |mode| routes.iter().filter(move |route| mode_of(route) == mode);
+        let of = |mode| {
+            routes
+                .iter()
+                .filter(move |route| route.compartment.mode == mode)
+        };
         let page = ShadowPage {
             frame,
             watches,
@@ -72,16 +76,6 @@ fn key(route: &Route) -> String {
     Key::Route(route.id.clone()).to_string()
 }
 
-/// What the route does with its own decisions.
-fn mode_of(_route: &Route) -> Mode {
-    Mode::Enforce
-}
-
-/// A limit judged beside the live one.
-fn candidate_of(_route: &Route) -> Option<u32> {
-    None
-}
-
 /// Every limit of the policy that is judged and not enforced, without figures.
 fn watched(policy: &Policy) -> Vec<Watch> {
     let mut watches = Vec::new();
@@ -99,10 +93,10 @@ fn watched(policy: &Policy) -> Vec<Watch> {
                 tenants: Vec::new(),
             });
         };
-        if mode_of(route) == Mode::Shadow {
+        if own.mode == Mode::Shadow {
             watch(Watched::Shadow, own.limit.to_string());
         }
-        if let Some(candidate) = candidate_of(route) {
+        if let Some(candidate) = own.candidate {
             watch(Watched::Candidate, candidate.to_string());
         }
     }

@@ -96,6 +96,25 @@ fn cases() -> Vec<Case> {
             "/routes/0/compartment/tenant_share",
             &["unlimited"],
         ),
+        fine("route/a", json!({"candidate": 1, "mode": "shadow"})),
+        error(
+            "route/a",
+            json!({"candidate": 1, "limit": "unlimited"}),
+            "/routes/0/compartment/candidate",
+            &["unlimited"],
+        ),
+        error(
+            "route/a",
+            json!({"candidate": -1}),
+            "/routes/0/compartment/candidate",
+            &["-1", "whole number"],
+        ),
+        error(
+            "route/a",
+            json!({"mode": "watch"}),
+            "/routes/0/compartment/mode",
+            &["watch", "shadow"],
+        ),
         fine("route/a", json!({"stream": {"limit": 491}})),
         warning(
             "route/a",

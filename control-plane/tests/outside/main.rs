@@ -14,6 +14,7 @@ mod kill;
 mod limits;
 mod pages;
 mod pages_fields;
+mod pages_shadow;
 mod policy;
 mod store;
 mod stream;

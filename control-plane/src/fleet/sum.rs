@@ -1,0 +1,68 @@
+//! One gateway's figures added to those of others.
+//!
+//! Separate from who is heard. It must never drop a figure: what a gateway tells is in the sum.
+
+use std::collections::BTreeMap;
+
+use compartment::{Figures, Limit, Mode, Rejection};
+
+/// Adds one gateway's figures to a sum.
+pub(super) fn add(total: &mut Figures, more: &Figures) {
+    total.limit = match (total.limit.slots(), more.limit.slots()) {
+        // A sum beyond one compartment's largest limit is no limit that anybody could reach.
+        (Some(one), Some(other)) => {
+            Limit::new(one.saturating_add(other)).unwrap_or(Limit::UNLIMITED)
+        }
+        _ => Limit::UNLIMITED,
+    };
+    total.reserved = total.reserved.saturating_add(more.reserved);
+    total.in_flight = total.in_flight.saturating_add(more.in_flight);
+    total.queued = total.queued.saturating_add(more.queued);
+    total.borrowed = total.borrowed.saturating_add(more.borrowed);
+    total.peak = total.peak.saturating_add(more.peak);
+    total.left_queue = total.left_queue.saturating_add(more.left_queue);
+    total.arrived = total.arrived.saturating_add(more.arrived);
+    total.admitted = total.admitted.saturating_add(more.admitted);
+    total.completed = total.completed.saturating_add(more.completed);
+    total.leaked = total.leaked.saturating_add(more.leaked);
+    total.leak_suspected |= more.leak_suspected;
+    total.oldest_permit_ms = total.oldest_permit_ms.max(more.oldest_permit_ms);
+    judged(total, more);
+    for (sum, more) in [
+        (&mut total.idle_us, more.idle_us),
+        (&mut total.busy_us, more.busy_us),
+        (&mut total.saturated_us, more.saturated_us),
+        (&mut total.in_flight_us, more.in_flight_us),
+    ] {
+        *sum = sum.saturating_add(more);
+    }
+    total.hold.merge(&more.hold);
+    total.wait.merge(&more.wait);
+    add_reasons(&mut total.rejected, &more.rejected);
+    total.saturation = wire::stream::saturation(total.limit, total.in_flight);
+}
+
+/// Adds what was judged and not enforced.
+fn judged(total: &mut Figures, more: &Figures) {
+    // While a change travels, what refuses somewhere is what an operator has to know.
+    total.mode = match (total.mode, more.mode) {
+        (Mode::Enforce, _) | (_, Mode::Enforce) => Mode::Enforce,
+        (Mode::Shadow, _) | (_, Mode::Shadow) => Mode::Shadow,
+        (Mode::Off, Mode::Off) => Mode::Off,
+    };
+    let candidates = total.candidate.zip(more.candidate);
+    total.candidate = candidates.map(|(one, other)| one.saturating_add(other));
+    total.nominal = total.nominal.saturating_add(more.nominal);
+    total.candidate_rejected = total
+        .candidate_rejected
+        .saturating_add(more.candidate_rejected);
+    total.peak_recent = total.peak_recent.saturating_add(more.peak_recent);
+    add_reasons(&mut total.shadow_rejected, &more.shadow_rejected);
+}
+
+fn add_reasons(sums: &mut BTreeMap<Rejection, u64>, more: &BTreeMap<Rejection, u64>) {
+    for (reason, count) in more {
+        let sum = sums.entry(*reason).or_default();
+        *sum = sum.saturating_add(*count);
+    }
+}
