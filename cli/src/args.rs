@@ -121,6 +121,12 @@ pub(crate) struct SteeringArgs {
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true,
           value_name = "BOOL")]
     behind_tls_proxy: Option<String>,
+    /// Tenants with figures of their own in the history; the others are summed [default: 200]
+    #[arg(long, value_name = "N")]
+    history_tenants: Option<String>,
+    /// What the history may take on disk before its oldest figures go early [default: 2]
+    #[arg(long, value_name = "GIB")]
+    history_gib: Option<String>,
     #[command(flatten)]
     alerts: AlertArgs,
 }
@@ -252,6 +258,8 @@ impl SteeringArgs {
             ("alert_link_local", &self.alerts.alert_link_local),
             ("alert_window", &self.alerts.alert_window),
             ("alert_budget", &self.alerts.alert_budget),
+            ("history_tenants", &self.history_tenants),
+            ("history_gib", &self.history_gib),
         ])
     }
 }

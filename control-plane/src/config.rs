@@ -10,6 +10,7 @@ use wire::document::Loaded;
 
 use crate::StartError;
 use crate::alerts::AlertConfig;
+use crate::history::HistorySettings;
 
 /// Everything that `start` needs to know.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub struct Config {
     pub behind_tls_proxy: bool,
     /// When somebody is woken, and where that is told.
     pub alerts: AlertConfig,
+    /// How much of what was measured is kept.
+    pub history: HistorySettings,
 }
 
 impl Config {
@@ -64,6 +67,7 @@ mod tests {
             import_document: None,
             behind_tls_proxy,
             alerts: AlertConfig::default(),
+            history: HistorySettings::default(),
         }
     }
 

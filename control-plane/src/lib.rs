@@ -11,6 +11,7 @@ mod auth;
 mod clock;
 mod config;
 pub mod fleet;
+pub mod history;
 mod import;
 pub mod limits;
 pub mod linter;
@@ -33,6 +34,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::{Router, middleware};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -204,6 +206,11 @@ async fn run(
         }
     };
     let _gone = ready.send(Ok(()));
+    let mut background = JoinSet::new();
+    background.spawn(state.history.clone().run(stopping.clone()));
+    let (history, store) = (state.history.clone(), state.store.clone());
+    let marker = history::marks::Marker::new(history, store, state.rollout.clone());
+    background.spawn(marker.run(stopping.clone()));
     let rollout = state.rollout.clone().run(stopping.clone());
     let alerts = state
         .alerts
@@ -215,6 +222,9 @@ async fn run(
     let ended = async {
         state.tasks.wait().await;
         state.store.close().await;
+        // Last: a disk that is slow to take figures must not be what the policy's store waits for.
+        while background.join_next().await.is_some() {}
+        state.history.close().await;
     };
     if tokio::time::timeout(STOP_MAX, ended).await.is_err() {
         tracing::warn!("the control plane ended with work under way");
@@ -233,12 +243,16 @@ async fn open(
     let rollout = rollout::Rollout::new(store.clone()).await?;
     let own = listener.local_addr().map_err(StartError::Threads)?;
     let alerts = alerts::Alerts::open(config.alerts.clone(), store.clone(), own).await?;
+    // A history that does not open keeps nobody from starting; its state says so.
+    let path = store::history_path(&config.database_url)?;
+    let history = history::History::open(path, config.history).await;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Threads)?;
     let state = AppState {
         readings: readings::Readings::default(),
         alerts,
         limits: limits::Limits::new(store.clone(), rollout.clone()),
         fleet: fleet::Fleet::default(),
+        history,
         auth: Arc::new(auth::Auth::new(config.no_login, config.admin_token.clone())),
         store,
         rollout,

@@ -13,6 +13,7 @@ use crate::alerts::Alerts;
 use crate::auth::Auth;
 use crate::clock;
 use crate::fleet::{Fleet, FleetFigures, GatewayView};
+use crate::history::History;
 use crate::limits::Limits;
 use crate::readings::Readings;
 use crate::rollout::{Published, Rollout};
@@ -27,6 +28,7 @@ pub struct AppState {
     pub(crate) limits: Limits,
     pub(crate) readings: Readings,
     pub(crate) alerts: Alerts,
+    pub(crate) history: History,
     pub(crate) auth: Arc<Auth>,
     pub(crate) gateway_token: Secret,
     /// Tasks of the gateways' streams; awaited when the process goes down.
@@ -63,6 +65,24 @@ impl AppState {
     /// Live figures of one compartment.
     pub fn figures_of(&self, key: &str) -> FleetFigures {
         self.fleet.figures_of(key, clock::now())
+    }
+
+    /// How many of the known gateways report: `3 of 4`.
+    pub fn reporting_text(&self) -> String {
+        let gateways = self.gateways();
+        let reporting = gateways.iter().filter(|gateway| gateway.reporting).count();
+        format!("{reporting} of {}", gateways.len())
+    }
+
+    /// The limit that the newest policy gives a compartment; `None` when it names none.
+    pub fn limit_published(&self, key: &str) -> Option<compartment::Limit> {
+        let published = self.policy_published();
+        crate::api::series::limit_in(published.policy.as_ref().ok()?, key)
+    }
+
+    /// What was measured over time.
+    pub fn history(&self) -> &History {
+        &self.history
     }
 
     /// Every gateway that is known, by name.

@@ -21,7 +21,7 @@ use wire::stream::{MESSAGE_BYTES_MAX, authorized, bounded_text, faults_of, figur
 
 use crate::clock;
 use crate::fleet::Moment;
-use crate::readings::{self, Received, ReportMark, Taken};
+use crate::readings::{Received, ReportMark, Taken, sorted};
 use crate::rollout::Published;
 use crate::state::AppState;
 
@@ -262,15 +262,21 @@ impl Link {
         }
     }
 
-    /// Hands what happened since the last report to whoever follows it.
-    fn read(&self, mark: &ReportMark, figures: &Arc<Vec<Figures>>) {
+    /// Newest figures to the fleet, what happened since the last ones to whoever follows it.
+    fn figured(&self, mark: &ReportMark, generation: u64, figures: Vec<Figures>) -> bool {
+        let (figures, now, state) = (sorted(figures), Moment::now(), &self.state);
         let received = Received {
-            at: clock::now(),
+            at: now.at,
             unix_ms: clock::unix_ms(),
         };
-        let taken = self.state.readings.take(&self.id, mark, figures, received);
-        if let Taken::Readings(readings) = taken {
-            self.state.alerts.observe(&readings);
+        match state.readings.take(&self.id, mark, &figures, received) {
+            // Another one that is newer counts already.
+            Taken::Late => true,
+            Taken::Readings(readings) => {
+                state.history.record(&readings);
+                state.alerts.observe(&readings);
+                state.fleet.report(self.stream, generation, figures, now)
+            }
         }
     }
 
@@ -282,14 +288,7 @@ impl Link {
         };
         let mark = ReportMark::of(&report);
         match figures_of(report) {
-            Ok(figures) => {
-                let figures = readings::sorted(figures);
-                self.read(&mark, &figures);
-                let now = Moment::now();
-                self.state
-                    .fleet
-                    .report(self.stream, generation, figures, now)
-            }
+            Ok(figures) => self.figured(&mark, generation, figures),
             Err(error) => {
                 tracing::warn!(gateway.id = %self.id, %error, "a report is not understood");
                 false

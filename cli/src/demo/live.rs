@@ -40,6 +40,7 @@ pub(super) fn run(play: Play, dashboard: SocketAddr) -> Result<(), Failure> {
         import_document: Some(Mode::With.policy(&urls)?),
         behind_tls_proxy: false,
         alerts: control_plane::alerts::AlertConfig::default(),
+        history: control_plane::history::HistorySettings::default(),
     })?;
     let source = gateway::Source::ControlPlane {
         url: format!("http://{}", control_plane.dashboard()),

@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 
 use control_plane::Secret;
 use control_plane::alerts::{AlertConfig, Rules, Webhook};
+use control_plane::history::HistorySettings;
 
 use super::{Start, default_dashboard};
 use crate::args::ControlPlaneArgs;
 use crate::error::Failure;
 use crate::output;
 use crate::ready::Ready;
+use crate::settings::Settings;
 use crate::signals::Event;
 
 /// The folder of the store, unless told otherwise.
@@ -69,6 +71,7 @@ pub(super) fn config(
         import_document,
         behind_tls_proxy: settings.switch("behind_tls_proxy"),
         alerts: alert_config(start)?,
+        history: history(settings),
     })
 }
 
@@ -101,6 +104,22 @@ fn alert_config(start: &Start) -> Result<AlertConfig, Failure> {
         pages: webhook("alert_webhook")?,
         tickets: webhook("ticket_webhook")?,
     })
+}
+
+/// How much of what was measured is kept.
+fn history(settings: &Settings) -> HistorySettings {
+    let default = HistorySettings::default();
+    let gib = |count: usize| {
+        u64::try_from(count)
+            .unwrap_or(u64::MAX)
+            .saturating_mul(1 << 30)
+    };
+    HistorySettings {
+        tenants_max: settings
+            .count("history_tenants")
+            .unwrap_or(default.tenants_max),
+        bytes_max: settings.count("history_gib").map_or(default.bytes_max, gib),
+    }
 }
 
 /// Makes the folder, and tries to write into it: what fails here is one line, what fails later

@@ -46,6 +46,8 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("alert_link_local", Kind::Switch),
     setting("alert_window", Kind::AlertWindow),
     setting("alert_budget", Kind::Percent),
+    setting("history_tenants", Kind::Count),
+    setting("history_gib", Kind::Count),
     setting("log", Kind::Log),
 ];
 

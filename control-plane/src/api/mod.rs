@@ -11,6 +11,7 @@ mod generations;
 mod input;
 mod policy;
 mod problem;
+pub(crate) mod series;
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -45,6 +46,8 @@ fn table() -> Vec<Route> {
             &["get", "patch"],
             get(compartments::one).merge(patch(compartments::change)),
         ),
+        ("/compartments/{key}/series", &["get"], get(series::series)),
+        ("/history", &["get"], get(series::history)),
         ("/generations", &["get"], get(generations::list)),
         ("/generations/{number}", &["get"], get(generations::one)),
         (

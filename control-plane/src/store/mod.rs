@@ -6,6 +6,7 @@
 
 mod alerts;
 mod error;
+pub(crate) mod figures;
 mod open;
 mod sqlite;
 
@@ -182,6 +183,13 @@ impl Store {
         self.writes.wait().await;
         self.database.close().await;
     }
+}
+
+/// Where the history of the store at `url` lies: a file beside it.
+pub(crate) fn history_path(url: &str) -> Result<std::path::PathBuf, StoreError> {
+    let path = sqlite_path(url)?;
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    Ok(path.with_file_name(format!("{stem}-history.db")))
 }
 
 /// The path in `sqlite://PATH`.

@@ -12,8 +12,6 @@ use sqlx::{ConnectOptions as _, Connection as _, Row as _, SqlSafeStr as _, Sqli
 
 use super::StoreError;
 
-/// "BLKH", as the first migration writes it.
-const APPLICATION_ID: i64 = 1_112_296_264;
 /// Largest file that is read through at the start; a larger one would delay it for long.
 const CHECKED_BYTES_MAX: u64 = 64 << 20;
 /// Tries against a second process that migrates the same new file.
@@ -33,13 +31,27 @@ const MIGRATIONS: [(i64, &str, &str); 2] = [
     ),
 ];
 
-fn newest_known() -> i64 {
-    MIGRATIONS
-        .iter()
-        .map(|(number, ..)| *number)
-        .max()
-        .unwrap_or(0)
+/// What a file of one kind is known by, and how it is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Schema {
+    /// As the first migration writes it.
+    pub(super) application_id: i64,
+    /// Number, name and text of every migration.
+    pub(super) migrations: &'static [(i64, &'static str, &'static str)],
 }
+
+impl Schema {
+    fn newest(&self) -> i64 {
+        let numbers = self.migrations.iter().map(|(number, ..)| *number);
+        numbers.max().unwrap_or(0)
+    }
+}
+
+/// The policy's store: "BLKH".
+pub(super) const STORE: Schema = Schema {
+    application_id: 1_112_296_264,
+    migrations: &MIGRATIONS,
+};
 
 /// Makes the folder and an empty file that only its owner may read.
 pub(super) fn make_file(path: &Path) -> Result<(), StoreError> {
@@ -67,7 +79,7 @@ pub(super) fn make_file(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Reads what the file is, and refuses what this build must not touch.
-pub(super) async fn inspect(path: &Path) -> Result<(), StoreError> {
+pub(super) async fn inspect(path: &Path, schema: &Schema) -> Result<(), StoreError> {
     let failed = |source| StoreError::Open {
         path: path.display().to_string(),
         source,
@@ -79,7 +91,9 @@ pub(super) async fn inspect(path: &Path) -> Result<(), StoreError> {
     let damaged = |error| classify(error, path);
     let options = SqliteConnectOptions::new().filename(path).read_only(true);
     let mut connection = options.connect().await.map_err(damaged)?;
-    let found = what_it_is(&mut connection, bytes).await.map_err(damaged);
+    let found = what_it_is(&mut connection, bytes, schema)
+        .await
+        .map_err(damaged);
     // Closed before anything else opens the file, so that locks cannot meet.
     connection.close().await.map_err(damaged)?;
     let path = path.display().to_string();
@@ -90,7 +104,7 @@ pub(super) async fn inspect(path: &Path) -> Result<(), StoreError> {
         Content::Newer(found) => Err(StoreError::Newer {
             path,
             found,
-            known: newest_known(),
+            known: schema.newest(),
         }),
     }
 }
@@ -103,7 +117,12 @@ enum Content {
     Damaged,
 }
 
-async fn what_it_is(connection: &mut SqliteConnection, bytes: u64) -> Result<Content, sqlx::Error> {
+async fn what_it_is(
+    connection: &mut SqliteConnection,
+    bytes: u64,
+    schema: &Schema,
+) -> Result<Content, sqlx::Error> {
+    let ours_id = schema.application_id;
     let tables: i64 = one(connection, "SELECT COUNT(*) FROM sqlite_schema").await?;
     let application: i64 = one(connection, "PRAGMA application_id").await?;
     let ours = "SELECT COUNT(*) FROM sqlite_schema WHERE name = '_sqlx_migrations'";
@@ -111,15 +130,15 @@ async fn what_it_is(connection: &mut SqliteConnection, bytes: u64) -> Result<Con
     if tables == 0 {
         return Ok(Content::Empty);
     }
-    if migrated == 0 || (application != APPLICATION_ID && application != 0) {
+    if migrated == 0 || (application != ours_id && application != 0) {
         return Ok(Content::Foreign);
     }
     let newest = "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations";
     let newest: i64 = one(connection, newest).await?;
-    if newest > 0 && application != APPLICATION_ID {
+    if newest > 0 && application != ours_id {
         return Ok(Content::Foreign);
     }
-    if newest > newest_known() {
+    if newest > schema.newest() {
         return Ok(Content::Newer(newest));
     }
     if bytes <= CHECKED_BYTES_MAX {
@@ -139,8 +158,12 @@ async fn one(connection: &mut SqliteConnection, sql: &'static str) -> Result<i64
 }
 
 /// Brings the tables to what this build needs.
-pub(super) async fn migrate(pool: &sqlx::SqlitePool, path: &Path) -> Result<(), StoreError> {
-    let migration = |(number, name, sql): (i64, &'static str, &'static str)| {
+pub(super) async fn migrate(
+    pool: &sqlx::SqlitePool,
+    path: &Path,
+    schema: &Schema,
+) -> Result<(), StoreError> {
+    let migration = |&(number, name, sql): &(i64, &'static str, &'static str)| {
         Migration::new(
             number,
             name.into(),
@@ -149,7 +172,7 @@ pub(super) async fn migrate(pool: &sqlx::SqlitePool, path: &Path) -> Result<(), 
             false,
         )
     };
-    let migrator = Migrator::with_migrations(MIGRATIONS.map(migration).to_vec());
+    let migrator = Migrator::with_migrations(schema.migrations.iter().map(migration).collect());
     let mut attempt = 1;
     loop {
         let failed = match migrator.run(pool).await {
@@ -159,7 +182,7 @@ pub(super) async fn migrate(pool: &sqlx::SqlitePool, path: &Path) -> Result<(), 
         // Two processes that start on one new file both try to make its tables; the second finds
         // them made when it looks again.
         if attempt >= MIGRATE_ATTEMPTS_MAX || !is_statement(&failed) {
-            return Err(migration_error(failed, path));
+            return Err(migration_error(failed, path, schema));
         }
         attempt += 1;
     }
@@ -176,13 +199,13 @@ fn is_statement(error: &MigrateError) -> bool {
     clippy::wildcard_enum_match_arm,
     reason = "the library's own enum is not exhaustive"
 )]
-fn migration_error(error: MigrateError, path: &Path) -> StoreError {
+fn migration_error(error: MigrateError, path: &Path, schema: &Schema) -> StoreError {
     let path_text = path.display().to_string();
     match error {
         MigrateError::VersionMissing(found) => StoreError::Newer {
             path: path_text,
             found,
-            known: newest_known(),
+            known: schema.newest(),
         },
         MigrateError::VersionMismatch(_) | MigrateError::Dirty(_) => {
             StoreError::Foreign { path: path_text }

@@ -15,7 +15,7 @@ use sqlx::sqlite::{
 };
 use sqlx::{Executor as _, Row as _, SqliteConnection, SqlitePool};
 
-use super::open::{classify, inspect, make_file, migrate};
+use super::open::{STORE, classify, inspect, make_file, migrate};
 use super::{AuditRow, Generation, NewGeneration, StoreError, Stored, Written};
 
 /// Longest wait for another process's lock.
@@ -35,7 +35,7 @@ pub(super) struct Database {
 impl Database {
     pub(super) async fn open(path: &Path) -> Result<Self, StoreError> {
         make_file(path)?;
-        inspect(path).await?;
+        inspect(path, &STORE).await?;
         let options = options(path);
         let writer = SqlitePoolOptions::new()
             .max_connections(1)
@@ -43,7 +43,7 @@ impl Database {
             .connect_with(options.clone())
             .await
             .map_err(|error| classify(error, path))?;
-        migrate(&writer, path).await?;
+        migrate(&writer, path, &STORE).await?;
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS_MAX)
             .acquire_timeout(ACQUIRE_MAX)

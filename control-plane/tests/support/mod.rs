@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use control_plane::history::HistorySettings;
 use control_plane::{Config, Running, Secret, StartError};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -47,6 +48,7 @@ pub(crate) fn config(folder: &Path) -> Config {
         import_document: None,
         behind_tls_proxy: false,
         alerts: control_plane::alerts::AlertConfig::default(),
+        history: HistorySettings::default(),
     }
 }
 

@@ -1,3 +1,7 @@
+//! The account of one gateway, over every order of reports.
+//!
+//! Separate to keep the code short. It must never need a stream.
+
 use compartment::Limit;
 use proptest::prelude::*;
 
