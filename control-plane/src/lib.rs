@@ -10,11 +10,13 @@ mod api;
 mod auth;
 mod clock;
 mod config;
+mod events;
 pub mod fleet;
 pub mod history;
 mod import;
 pub mod limits;
 pub mod linter;
+pub mod live;
 mod metrics;
 mod pages;
 pub mod readings;
@@ -211,6 +213,7 @@ async fn run(
     let (history, store) = (state.history.clone(), state.store.clone());
     let marker = history::marks::Marker::new(history, store, state.rollout.clone());
     background.spawn(marker.run(stopping.clone()));
+    background.spawn(state.events.clone().run(state.clone()));
     let rollout = state.rollout.clone().run(stopping.clone());
     let alerts = state
         .alerts
@@ -249,6 +252,8 @@ async fn open(
     let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Threads)?;
     let state = AppState {
         readings: readings::Readings::default(),
+        live: live::Live::default(),
+        events: events::Events::default(),
         alerts,
         limits: limits::Limits::new(store.clone(), rollout.clone()),
         fleet: fleet::Fleet::default(),

@@ -12,9 +12,11 @@ use wire::Secret;
 use crate::alerts::Alerts;
 use crate::auth::Auth;
 use crate::clock;
+use crate::events::Events;
 use crate::fleet::{Fleet, FleetFigures, GatewayView};
 use crate::history::History;
 use crate::limits::Limits;
+use crate::live::Live;
 use crate::readings::Readings;
 use crate::rollout::{Published, Rollout};
 use crate::store::{Store, StoreError};
@@ -29,6 +31,8 @@ pub struct AppState {
     pub(crate) readings: Readings,
     pub(crate) alerts: Alerts,
     pub(crate) history: History,
+    pub(crate) live: Live,
+    pub(crate) events: Events,
     pub(crate) auth: Arc<Auth>,
     pub(crate) gateway_token: Secret,
     /// Tasks of the gateways' streams; awaited when the process goes down.
@@ -78,6 +82,11 @@ impl AppState {
     pub fn limit_published(&self, key: &str) -> Option<compartment::Limit> {
         let published = self.policy_published();
         crate::api::series::limit_in(published.policy.as_ref().ok()?, key)
+    }
+
+    /// The last ten minutes, second by second.
+    pub fn live(&self) -> &Live {
+        &self.live
     }
 
     /// What was measured over time.

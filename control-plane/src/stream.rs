@@ -275,7 +275,10 @@ impl Link {
             Taken::Readings(readings) => {
                 state.history.record(&readings);
                 state.alerts.observe(&readings);
-                state.fleet.report(self.stream, generation, figures, now)
+                let known = state.fleet.report(self.stream, generation, figures, now);
+                // Last: whoever is told that figures moved looks at the fleet.
+                state.live.record(&readings);
+                known
             }
         }
     }

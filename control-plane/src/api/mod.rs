@@ -6,6 +6,7 @@
 mod alerts;
 mod around;
 mod compartments;
+mod events;
 mod gateways;
 mod generations;
 mod input;
@@ -60,6 +61,7 @@ fn table() -> Vec<Route> {
             &["post"],
             post(generations::restore),
         ),
+        ("/events", &["get"], get(events::stream)),
         ("/gateways", &["get"], get(gateways::list)),
         ("/alerts", &["get"], get(alerts::list)),
     ]

@@ -10,6 +10,7 @@
 mod access;
 mod alerts;
 mod contradictions;
+mod events;
 mod history;
 mod kill;
 mod limits;
