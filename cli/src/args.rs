@@ -92,6 +92,15 @@ pub(crate) struct ServingArgs {
     /// Longest wait for requests in flight at the end [default: 30s]
     #[arg(long, value_name = "SPAN")]
     drain_timeout: Option<String>,
+    /// A file that gets a line of JSON for each request [default: none]
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<String>,
+    /// Share of the requests in the access log [default: 1]
+    #[arg(long, value_name = "SHARE")]
+    access_log_share: Option<String>,
+    /// Tenants with series of their own in metrics; the rest are summed [default: 20]
+    #[arg(long, value_name = "N")]
+    metric_tenants: Option<String>,
     /// A route without a policy file, with --limit; repeatable
     #[arg(long, value_name = "[PREFIX=]URL")]
     upstream: Vec<String>,
@@ -236,6 +245,9 @@ impl ServingArgs {
             ("drain_timeout", &self.drain_timeout),
             ("limit", &self.limit),
             ("shadow", &self.shadow),
+            ("access_log", &self.access_log),
+            ("access_log_share", &self.access_log_share),
+            ("metric_tenants", &self.metric_tenants),
         ]);
         flags.extend(lists(&[
             ("listen", &self.listen),

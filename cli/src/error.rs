@@ -52,6 +52,9 @@ pub(crate) enum Failure {
     /// The gateway did not start.
     #[error(transparent)]
     Gateway(#[from] gateway::StartError),
+    /// Telemetry was asked for and did not start.
+    #[error(transparent)]
+    Telemetry(#[from] telemetry::StartError),
     /// The system refused something that every process needs.
     #[error("cannot {what}")]
     System {
@@ -91,6 +94,7 @@ impl Failure {
             | Self::Refused { .. }
             | Self::ControlPlane(_)
             | Self::Gateway(_)
+            | Self::Telemetry(_)
             | Self::System { .. }
             | Self::Unreachable { .. }
             | Self::Answer(_) => exit::TROUBLE,

@@ -91,7 +91,7 @@ impl Drop for Log {
 }
 
 /// Starts the log. `filter` was checked with the settings; a wrong one falls back to `info`.
-pub(crate) fn start(filter: &str) -> Result<Log, Failure> {
+pub(crate) fn start(filter: &str, telemetry: telemetry::Handle) -> Result<Log, Failure> {
     let (queue, lines) = sync_channel(LOG_LINES_MAX);
     let dropped = Arc::new(AtomicU64::new(0));
     let writer = Lines {
@@ -107,7 +107,9 @@ pub(crate) fn start(filter: &str) -> Result<Log, Failure> {
         })?;
     let info = || Targets::new().with_default(tracing::Level::INFO);
     let targets: Targets = filter.parse().unwrap_or_else(|_| info());
-    let registry = tracing_subscriber::registry().with(targets);
+    // The same lines go out as telemetry, where that is asked for.
+    let events = telemetry::Events::new(telemetry);
+    let registry = tracing_subscriber::registry().with(targets).with(events);
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     // A second subscriber in one process is refused; the first one serves on.
     if output::person_reads_errors() {

@@ -18,13 +18,17 @@ const FILE_LINES_MAX: usize = 400;
 const LINE_COLUMNS_MAX: usize = 100;
 
 /// Who may depend on whom. Nothing else, and never back.
-const ARROWS: [(&str, &[&str]); 6] = [
+const ARROWS: [(&str, &[&str]); 7] = [
     ("compartment", &[]),
     ("wire", &["compartment"]),
-    ("gateway", &["compartment", "wire"]),
+    ("telemetry", &[]),
+    ("gateway", &["compartment", "telemetry", "wire"]),
     ("web", &["compartment"]),
-    ("control-plane", &["compartment", "web", "wire"]),
-    ("cli", &["control-plane", "gateway"]),
+    (
+        "control-plane",
+        &["compartment", "telemetry", "web", "wire"],
+    ),
+    ("cli", &["control-plane", "gateway", "telemetry"]),
 ];
 
 fn root() -> PathBuf {

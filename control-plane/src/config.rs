@@ -35,6 +35,8 @@ pub struct Config {
     pub alerts: AlertConfig,
     /// How much of what was measured is kept.
     pub history: HistorySettings,
+    /// Where spans, figures and log events go.
+    pub telemetry: telemetry::Handle,
 }
 
 impl Config {
@@ -68,6 +70,7 @@ mod tests {
             behind_tls_proxy,
             alerts: AlertConfig::default(),
             history: HistorySettings::default(),
+            telemetry: telemetry::Handle::default(),
         }
     }
 

@@ -76,6 +76,8 @@ pub struct GatewayView {
     pub version: String,
     /// Whether its figures are fresh enough to count.
     pub reporting: bool,
+    /// Spans, log records and lines of the access log that it had to drop since its start.
+    pub telemetry_dropped: u64,
 }
 
 /// One compartment over all gateways that report.
@@ -139,6 +141,7 @@ struct Member {
     refused: Option<RefusedGeneration>,
     seen: Moment,
     figures: Option<(Instant, Arc<Vec<Figures>>)>,
+    telemetry_dropped: u64,
     marks: Marks,
 }
 
@@ -167,6 +170,7 @@ impl Member {
             last_seen: self.seen.utc.clone(),
             version: self.version.clone(),
             reporting: self.is_fresh(now),
+            telemetry_dropped: self.telemetry_dropped,
         }
     }
 }
@@ -212,6 +216,7 @@ impl Fleet {
                 refused: None,
                 seen: now,
                 figures: None,
+                telemetry_dropped: 0,
                 marks: Marks::default(),
             });
             Ok(stream)
@@ -271,6 +276,11 @@ impl Fleet {
         });
         drop((old, passed));
         known
+    }
+
+    /// What this gateway says it could not deliver of its telemetry.
+    pub fn telemetry_dropped(&self, stream: u64, count: u64) {
+        self.member(stream, |member| member.telemetry_dropped = count);
     }
 
     /// Every gateway, by name.

@@ -18,6 +18,7 @@ pub mod limits;
 pub mod linter;
 pub mod live;
 mod metrics;
+mod observed;
 mod pages;
 pub mod readings;
 mod request_id;
@@ -219,7 +220,8 @@ async fn run(
         .alerts
         .clone()
         .run(state.rollout.clone(), stopping.clone());
-    let serving = serve::serve(listener, router(state.clone()), stopping);
+    let observed = observed::Observed::new(config.telemetry, &state);
+    let serving = serve::serve(listener, router(state.clone(), observed), stopping);
     tokio::join!(rollout, alerts, serving);
     state.tasks.close();
     let ended = async {
@@ -269,7 +271,7 @@ async fn open(
 }
 
 /// Everything on the dashboard's port.
-fn router(state: AppState) -> Router {
+fn router(state: AppState, observed: Arc<observed::Observed>) -> Router {
     Router::new()
         .nest("/api/v1", api::router())
         .route("/metrics", axum::routing::get(metrics::show))
@@ -279,6 +281,8 @@ fn router(state: AppState) -> Router {
         .layer(middleware::from_fn_with_state(state.clone(), auth::guard))
         // Name and headers: around every answer.
         .layer(middleware::from_fn(request_id::around))
+        // How long all of that took.
+        .layer(middleware::from_fn_with_state(observed, observed::around))
         // The stream has a token of its own and passes none of the layers above.
         .route_service(
             "/bulkhead.control.v1.Control/{method}",

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use compartment::Figures;
+use telemetry::names::event;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -242,7 +243,8 @@ impl Link {
                 tracing::info!(
                     gateway.id = %self.id,
                     policy.generation = generation,
-                    "bulkhead.policy.applied"
+                    "{}",
+                    event::POLICY_APPLIED
                 );
                 fleet.runs(self.stream, generation, now)
             }
@@ -254,7 +256,8 @@ impl Link {
                     policy.generation = generation,
                     fault.pointer = first.map(|fault| fault.pointer.as_str()),
                     fault.rule = first.map(|fault| fault.rule.as_str()),
-                    "bulkhead.policy.refused"
+                    "{}",
+                    event::POLICY_REFUSED
                 );
                 fleet.refuses(self.stream, generation, faults, now)
             }
@@ -290,6 +293,15 @@ impl Link {
             0
         };
         let mark = ReportMark::of(&report);
+        let lost = [
+            report.dropped_spans,
+            report.dropped_logs,
+            report.dropped_access_lines,
+        ];
+        let lost = lost
+            .iter()
+            .fold(0_u64, |sum, count| sum.saturating_add(*count));
+        self.state.fleet.telemetry_dropped(self.stream, lost);
         match figures_of(report) {
             Ok(figures) => self.figured(&mark, generation, figures),
             Err(error) => {

@@ -20,8 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::clock::Clock;
-use crate::metrics::{self, Folded, Process};
+use crate::metrics::Metrics;
 use crate::report::Reporter;
 use crate::standing::Standing;
 
@@ -46,17 +45,21 @@ type Page = Response<Full<Bytes>>;
 pub(crate) struct Admin {
     reporter: Reporter,
     standing: Arc<Standing>,
-    clock: Clock,
+    metrics: Arc<Metrics>,
     heavy: Arc<Semaphore>,
 }
 
 impl Admin {
-    pub(crate) fn new(reporter: Reporter, standing: Arc<Standing>, clock: Clock) -> Arc<Self> {
+    pub(crate) fn new(
+        reporter: Reporter,
+        standing: Arc<Standing>,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
         let heavy = Arc::new(Semaphore::new(HEAVY_PAGES_MAX));
         Arc::new(Self {
             reporter,
             standing,
-            clock,
+            metrics,
             heavy,
         })
     }
@@ -132,15 +135,7 @@ impl Admin {
     }
 
     fn metrics(&self) -> Page {
-        let process = Process {
-            outcomes: self.reporter.outcomes(),
-            connected: self.standing.is_connected(),
-            policy_age_s: self.standing.policy_age_s(self.clock.now_us()),
-        };
-        let mut folded = Folded::default();
-        self.reporter.each(&mut |figures| folded.take(figures));
-        folded.take(self.reporter.departed_tenants());
-        let body = metrics::render(self.reporter.generation(), folded, process);
+        let body = self.metrics.page();
         page(
             StatusCode::OK,
             "text/plain; version=0.0.4; charset=utf-8",

@@ -42,12 +42,15 @@ pub(crate) fn slots(visit: &Visit, lane: &OnRoute, permits: Permits<OnRoute>) ->
         tenant: admission::mark_of(&lane.0.policy, visit.who),
     };
     let core = &visit.core;
+    if let Some(trail) = &visit.trail {
+        trail.admitted(core.now.last_us());
+    }
     Slots::new(core, permits, core.running.begin(core.now.last_us(), marks))
 }
 
 /// The answer to pass on.
 pub(crate) fn of(
-    visit: &Visit,
+    visit: &mut Visit,
     lane: &OnRoute,
     reply: Reply,
     exchange: Exchange,
@@ -69,11 +72,15 @@ pub(crate) fn of(
     if head.status == StatusCode::NO_CONTENT {
         head.headers.remove(CONTENT_LENGTH);
     }
+    if let Some(trail) = &visit.trail {
+        trail.answered(head.status, 0);
+    }
     let mut parts = Parts {
         source,
         pump,
         timer,
         slots: Some(slots),
+        trail: None,
     };
     if switched {
         headers::switch_to_websocket(&mut head.headers);
@@ -81,6 +88,7 @@ pub(crate) fn of(
         return Ok(Response::from_parts(head, AnswerBody::Own(None)));
     }
     if parts.source.is_end_stream() {
+        parts.trail = visit.trail.take();
         parts.end(&visit.core);
         return Ok(Response::from_parts(head, AnswerBody::Own(None)));
     }
@@ -88,8 +96,13 @@ pub(crate) fn of(
         // Refused, the upstream's connection goes first, then the permits.
         become_stream(visit, &streams, &mut parts, &mut bounds)?;
     }
+    // Nothing can refuse it any more: it is told with its body.
+    parts.trail = visit.trail.take();
     if lane.0.route.hold_until == HoldUntil::Headers && !bounds.of_stream {
         parts.slots = None;
+        if let Some(trail) = &parts.trail {
+            trail.released(visit.core.now.last_us());
+        }
         bounds.hold_at_us = u64::MAX;
     }
     let held = Held::new(parts, bounds, visit);

@@ -112,7 +112,8 @@ async fn pass(
     let slots = answer::slots(visit, &lane, permits);
     // Attempts run inside the permits, each with a clock of its own: a retry takes no second slot,
     // and a hung call holds none for ever.
-    let mut attempts = Attempts::new(&core, &lane, pump.clone(), &mut timer, bounds);
+    let trail = visit.trail.as_ref();
+    let mut attempts = Attempts::new(&core, &lane, pump.clone(), &mut timer, bounds, trail);
     let reply = match attempts.look_at_body().await {
         Ok(()) => {
             let mut outgoing = asked.outgoing(visit, parts, pump.is_some());

@@ -70,6 +70,7 @@ pub(crate) fn identify(
             Stop::with(Reason::BadRequest, "the identity can be read in two ways")
         }
     })?;
+    visit.goes(&lane);
     let rewritten = target::origin_form(&parts.uri, &head.path);
     let rewritten = rewritten.map_err(|doubt| Stop::with(Reason::BadRequest, doubt.text()))?;
     let header = lane.0.route.deadline_header.as_ref();
@@ -106,6 +107,7 @@ fn route(
     let streams = calls.for_streams().filter(|_| asks != Asks::Call);
     let lane = streams.unwrap_or(calls);
     visit.lane = Some(lane.clone());
+    visit.goes(&lane);
     Ok((lane, asks))
 }
 
@@ -173,6 +175,8 @@ impl Asked {
             tenant: admission::name_of(&self.lane.0.policy, visit.who),
             identity: self.lane.0.policy.tenants.fields(),
             request_id: &visit.request_id,
+            trace: visit.trail.as_ref().and_then(|trail| trail.context),
+            propagates: visit.core.tell.telemetry.propagates(),
         };
         // HTTP/2 names its host in the target, HTTP/1.0 perhaps nowhere.
         if !headers.contains_key(HOST) {

@@ -16,11 +16,12 @@ use hyper::body::Incoming;
 use tokio::net::TcpStream;
 
 use crate::core::{Core, OnRoute};
-use crate::headers::{Framing, framing, names_websocket};
+use crate::headers::{Framing, TRACEPARENT, framing, names_websocket};
 use crate::held_body::Bounds;
 use crate::reason::Reason;
 use crate::request_body::{BodyFault, Pump, RequestBody};
 use crate::timer::Timer;
+use crate::trail::Trail;
 use crate::upstream::{EndpointPool, NoConnection, Source, Unreached, Wire};
 
 /// Why an attempt brought no answer.
@@ -91,6 +92,7 @@ pub(crate) struct Attempts<'a> {
     pub(crate) pump: Option<Rc<Pump>>,
     pub(crate) timer: &'a mut Timer,
     pub(crate) bounds: Bounds,
+    trail: Option<&'a Trail>,
     /// About to be sent. Kept here and not handed from call to call: it is large.
     pub(crate) request: Option<Request<RequestBody>>,
     attempt_at_us: u64,
@@ -113,6 +115,7 @@ impl<'a> Attempts<'a> {
         pump: Option<Rc<Pump>>,
         timer: &'a mut Timer,
         bounds: Bounds,
+        trail: Option<&'a Trail>,
     ) -> Self {
         Self {
             core,
@@ -120,6 +123,7 @@ impl<'a> Attempts<'a> {
             pump,
             timer,
             bounds,
+            trail,
             request: None,
             attempt_at_us: u64::MAX,
             waits: None,
@@ -158,6 +162,26 @@ impl<'a> Attempts<'a> {
 
     /// One attempt, which may try several endpoints but sends the request once.
     pub(crate) async fn attempt(&mut self) -> Result<Reply, Fault> {
+        let result = self.at_endpoints().await;
+        let Some(trail) = self.trail else {
+            return result;
+        };
+        match &result {
+            Ok(reply) => trail.attempt_answered(reply.head.status()),
+            Err(fault) => trail.attempt_ended(Some(fault.reason()), self.core.now.read_us()),
+        }
+        result
+    }
+
+    /// Says which endpoint is tried, and gives the request the context of this attempt.
+    fn tries(&mut self, pool: &Rc<EndpointPool>, now_us: u64) {
+        let context = self.trail.and_then(|trail| trail.tries(pool, now_us));
+        if let Some((context, request)) = context.zip(self.request.as_mut()) {
+            request.headers_mut().insert(TRACEPARENT, context);
+        }
+    }
+
+    async fn at_endpoints(&mut self) -> Result<Reply, Fault> {
         let now_us = self.core.now.last_us();
         self.attempt_at_us = now_us.saturating_add(self.lane.0.route.attempt_us);
         self.waits = None;
@@ -170,6 +194,7 @@ impl<'a> Attempts<'a> {
         // Of several endpoints the last one's trouble is told. A policy has at least one.
         let mut unreached = Unreached::Name;
         for pool in lane.endpoints(now_us) {
+            self.tries(pool, self.core.now.last_us());
             if lane.route.http2 {
                 // Boxed: other upstreams' requests carry no room for it.
                 match Box::pin(self.over_http2(pool)).await? {
@@ -274,6 +299,13 @@ impl<'a> Attempts<'a> {
                 }
                 _ => Err(fault_of(&error.into_error())),
             },
+        }
+    }
+
+    /// This attempt's answer is not passed on.
+    pub(crate) fn will_repeat(&self, now_us: u64) {
+        if let Some(trail) = self.trail {
+            trail.attempt_ended(None, now_us);
         }
     }
 

@@ -15,6 +15,8 @@ use tokio::time::MissedTickBehavior;
 use crate::admin::{self, Admin};
 use crate::intake::Intake;
 use crate::policy_source::PolicySource;
+use crate::report::Reporter;
+use crate::saturation;
 use crate::watch::Watch;
 
 /// Threads for work that takes long: applying a policy, reading every compartment, the disk, and
@@ -40,6 +42,7 @@ impl Background {
         intake: Arc<Intake>,
         listener: TcpListener,
         admin: Arc<Admin>,
+        reporter: Reporter,
         watch: Watch,
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -55,11 +58,12 @@ impl Background {
         let (reloaded, stopped) = (Arc::clone(&reload), Arc::clone(&stop));
         let run = move || {
             runtime.block_on(async {
-                // None of the first four ends; the last one ends them, between two steps.
+                // None of the others ends; the last one ends them, between two steps.
                 tokio::select! {
                     () = source.follow(Arc::clone(&intake), reloaded) => {}
                     () = sweep(intake) => {}
                     () = keep_watch(watch) => {}
+                    () = saturation::watch(reporter) => {}
                     () = admin::serve(listener, admin) => {}
                     () = stopped.notified() => {}
                 }

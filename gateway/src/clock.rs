@@ -38,13 +38,18 @@ pub(crate) fn whole_us(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Milliseconds of wall-clock time since 1970, for what is written down; never for a bound.
+/// Microseconds of wall-clock time since 1970, for what is written down; never for a bound.
 #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
-pub(crate) fn unix_ms() -> u64 {
+pub(crate) fn unix_us() -> u64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    whole_us(since)
+}
+
+/// The same in milliseconds.
+pub(crate) fn unix_ms() -> u64 {
+    unix_us() / 1_000
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use std::time::Duration;
 use wire::Secret;
 use wire::document::Loaded;
 
+use crate::tell::Telling;
+
 /// One gateway process.
 #[derive(Debug)]
 pub struct Config {
@@ -27,6 +29,8 @@ pub struct Config {
     pub id: String,
     /// Listeners of this process beside the gateway's own: no upstream may lead to them.
     pub forbidden: Vec<SocketAddr>,
+    /// What it tells beside the admin port.
+    pub telling: Telling,
 }
 
 /// Where policies come from.

@@ -11,9 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use compartment::{CellCache, Lane, Passage, Seat, TenantCompartment};
+use telemetry::Sampler;
 
 use crate::clock::{self, Clock};
 use crate::headers::PeerText;
+use crate::http_stats::{Durations, Place, Verb};
 use crate::ids::{Ids, RequestId};
 use crate::live_policy::{Live, LivePolicy, LiveRoute, LiveStreams};
 use crate::now::Now;
@@ -21,6 +23,7 @@ use crate::outcomes::Outcomes;
 use crate::resolve::Resolver;
 use crate::running::Running;
 use crate::tarpit::Tarpit;
+use crate::tell::Tell;
 use crate::timer::Timers;
 use crate::upstream::{Dialler, EndpointPool, Pools};
 
@@ -42,8 +45,15 @@ pub(crate) struct Core {
     pub(crate) running: Rc<Running>,
     pub(crate) dialler: Dialler,
     pub(crate) tarpit: Tarpit,
-    /// Wall-clock milliseconds when the monotonic clock was at 0: for ids, never for a bound.
-    origin_unix_ms: u64,
+    /// Wall-clock microseconds when the monotonic clock was at 0: for ids and for what is told,
+    /// never for a bound.
+    origin_unix_us: u64,
+    pub(crate) tell: Tell,
+    /// `None` while no traces go out.
+    pub(crate) sampler: Option<Sampler>,
+    /// Durations of requests on no route.
+    pub(crate) unrouted: Durations,
+    number: usize,
     pools: Pools,
     /// This thread counts in cells of its own.
     seat: Rc<Option<Seat>>,
@@ -74,6 +84,9 @@ pub(crate) struct RouteLane {
     pub(crate) streams: Option<Rc<RouteLane>>,
     /// This is the way of streams.
     pub(crate) is_of_streams: bool,
+    pub(crate) server: Durations,
+    /// In the order of the pools.
+    pub(crate) client: Vec<Durations>,
     now: Rc<Now>,
     seat: Rc<Option<Seat>>,
     turn: Cell<usize>,
@@ -108,7 +121,8 @@ impl Lane for OnRoute {
 
 impl Core {
     /// `own` are the listeners of this process.
-    pub(crate) fn new(live: Arc<Live>, clock: Clock, own: Vec<SocketAddr>) -> Rc<Self> {
+    pub(crate) fn new(live: Arc<Live>, clock: Clock, own: Vec<SocketAddr>, tell: Tell) -> Rc<Self> {
+        let number = live.http.join();
         let resolver = Resolver::new(clock);
         let running = live.running.join();
         let seat = live.hull().seat();
@@ -120,7 +134,11 @@ impl Core {
             running,
             dialler: Dialler::new(resolver, clock, own),
             tarpit: Tarpit::default(),
-            origin_unix_ms: clock::unix_ms().saturating_sub(clock.now_us() / 1_000),
+            origin_unix_us: clock::unix_us().saturating_sub(clock.now_us()),
+            sampler: tell.telemetry.traces(),
+            tell,
+            unrouted: Durations::new(Place::Server(None), number),
+            number,
             pools: Pools::default(),
             seat: Rc::new(seat),
             cells: RefCell::new(CellCache::new()),
@@ -163,8 +181,8 @@ impl Core {
         }
         let route = Arc::clone(snapshot.policy.routes.get(index)?);
         let streams = route.streams.is_some();
-        let streams = streams.then(|| Rc::new(self.new_lane(snapshot, &route, true, None)));
-        let lane = Rc::new(self.new_lane(snapshot, &route, false, streams));
+        let streams = streams.then(|| Rc::new(self.new_lane(snapshot, &route, index, true, None)));
+        let lane = Rc::new(self.new_lane(snapshot, &route, index, false, streams));
         *place = Some(Rc::clone(&lane));
         Some(lane)
     }
@@ -173,12 +191,16 @@ impl Core {
         &self,
         snapshot: &Snapshot,
         route: &Arc<LiveRoute>,
+        index: usize,
         is_of_streams: bool,
         streams: Option<Rc<RouteLane>>,
     ) -> RouteLane {
         let endpoints = route.endpoints.iter();
         let pool = |endpoint| self.pools.of(&route.id, is_of_streams, endpoint);
+        let (server, client) = self.durations(route, index, &snapshot.policy);
         RouteLane {
+            server,
+            client,
             route: Arc::clone(route),
             policy: Arc::clone(&snapshot.policy),
             pools: endpoints.map(pool).collect(),
@@ -188,6 +210,38 @@ impl Core {
             seat: Rc::clone(&self.seat),
             turn: Cell::new(0),
         }
+    }
+
+    /// Where durations of this route are counted on this core.
+    fn durations(
+        &self,
+        route: &LiveRoute,
+        index: usize,
+        policy: &LivePolicy,
+    ) -> (Durations, Vec<Durations>) {
+        let asked = policy.policy.routes.get(index);
+        let upstream = asked.and_then(|route| policy.policy.upstreams.get(route.upstream));
+        let upstream: Arc<str> = upstream.map_or("", |upstream| upstream.id.as_str()).into();
+        let methods = asked.and_then(|route| route.methods.as_ref());
+        let first = methods.and_then(|methods| methods.first()?.parse().ok());
+        let verb = Verb::of(&first.unwrap_or(http::Method::GET));
+        let of = |place| Durations::prepared(place, self.number, &self.live.http, verb);
+        let client = route.endpoints.iter().map(|endpoint| {
+            of(Place::Client {
+                upstream: Arc::clone(&upstream),
+                host: endpoint.host.as_str().into(),
+                port: endpoint.port,
+            })
+        });
+        let server = Place::Server(Some(route.id.as_str().into()));
+        (of(server), client.collect())
+    }
+
+    /// The moment in nanoseconds since 1970, for what is told.
+    pub(crate) fn unix_ns(&self, at_us: u64) -> u64 {
+        self.origin_unix_us
+            .saturating_add(at_us)
+            .saturating_mul(1_000)
     }
 
     /// The way to tenants' cells on routes.
@@ -202,7 +256,7 @@ impl Core {
     /// A new id for a request that came at `now_us`.
     pub(crate) fn request_id(&self, now_us: u64) -> RequestId {
         self.ids
-            .request_id(self.origin_unix_ms.saturating_add(now_us / 1_000))
+            .request_id(self.origin_unix_us.saturating_add(now_us) / 1_000)
     }
 
     /// The peer's address as text. A newcomer takes the place of whoever had it.

@@ -9,15 +9,17 @@ use http::header::{
     TRANSFER_ENCODING, UPGRADE, VIA,
 };
 
+use telemetry::Context;
+
 use crate::error::REQUEST_ID;
-use crate::ids::{Continued, Ids, RequestId, ascii};
+use crate::ids::{Continued, Ids, RequestId, ascii, traceparent_of};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const TENANT: HeaderName = HeaderName::from_static("x-bulkhead-tenant");
 pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+pub(crate) const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Fields that are removed without an allocation.
 const FEW: usize = 8;
@@ -102,6 +104,10 @@ pub(crate) struct Sender<'a> {
     /// The fields that the policy reads an identity from.
     pub(crate) identity: &'a [HeaderName],
     pub(crate) request_id: &'a RequestId,
+    /// Where the request belongs, while traces go out.
+    pub(crate) trace: Option<Context>,
+    /// A caller's trace goes on.
+    pub(crate) propagates: bool,
 }
 
 /// The client's address as the forwarding fields spell it. One per client connection.
@@ -140,16 +146,27 @@ pub(crate) fn to_upstream(headers: &mut HeaderMap, sender: &Sender<'_>, ids: &Id
     headers.remove(TRAILER);
     headers.remove(http::header::EXPECT);
     set_origin(headers, sender);
-    let (traceparent, continued) = ids.traceparent(headers.get(TRACEPARENT));
-    if continued == Continued::No {
-        headers.remove(TRACESTATE);
+    if sender.propagates {
+        set_trace(headers, sender.trace, ids);
     }
-    headers.insert(TRACEPARENT, traceparent);
     headers.insert(REQUEST_ID, sender.request_id.header());
     headers.append(VIA, sender.via.clone());
     if let Some(tenant) = sender.tenant {
         headers.insert(TENANT, ascii(tenant.as_bytes().to_vec()));
     }
+}
+
+/// The caller's trace goes on under a span of ours; without one a new trace begins.
+fn set_trace(headers: &mut HeaderMap, trace: Option<Context>, ids: &Ids) {
+    let (traceparent, continued) = match trace {
+        None => ids.traceparent(headers.get(TRACEPARENT)),
+        Some(context) if context.parent.is_some() => (traceparent_of(context), Continued::Yes),
+        Some(context) => (traceparent_of(context), Continued::No),
+    };
+    if continued == Continued::No {
+        headers.remove(TRACESTATE);
+    }
+    headers.insert(TRACEPARENT, traceparent);
 }
 
 /// Turns the upstream's fields into those for the client.
@@ -357,6 +374,8 @@ mod tests {
             identity: &identity,
             tenant: Some("acme"),
             request_id: &request_id,
+            trace: None,
+            propagates: true,
         };
         to_upstream(&mut headers, &sender, &ids);
         headers

@@ -23,6 +23,7 @@ use crate::reason::Reason;
 use crate::request_body::Pump;
 use crate::running;
 use crate::timer::Timer;
+use crate::trail::Trail;
 use crate::upstream::{self, Source};
 use crate::visit::{Visit, gone};
 
@@ -141,6 +142,8 @@ pub(crate) struct Parts {
     pub(crate) timer: Timer,
     /// `None`: they were given back at the head.
     pub(crate) slots: Option<Slots>,
+    /// Last, so told when the permits are back and the clock was read for them.
+    pub(crate) trail: Option<Trail>,
 }
 
 impl Held {
@@ -170,6 +173,7 @@ impl Held {
     /// passed on before must have left first, or hyper would throw it away with the connection.
     fn fail<T>(&mut self, reason: Reason, cx: &mut Context<'_>) -> Poll<T> {
         self.core.outcomes().count(reason);
+        self.cut_trail(reason);
         drop(self.parts.take());
         self.cut = Some(reason);
         cx.waker().wake_by_ref();
@@ -217,6 +221,18 @@ impl Held {
         self.fail(reason, cx)
     }
 
+    fn cut_trail(&self, reason: Reason) {
+        if let Some(trail) = self.parts.as_ref().and_then(|parts| parts.trail.as_ref()) {
+            trail.cut(reason);
+        }
+    }
+
+    fn trail_passed(&self, bytes: usize) {
+        if let Some(trail) = self.parts.as_ref().and_then(|parts| parts.trail.as_ref()) {
+            trail.passed(bytes);
+        }
+    }
+
     /// A client that does not read keeps this body from being looked at; a bound of the exchange
     /// that ran out meanwhile goes first all the same.
     fn why_abandoned(&self) -> Reason {
@@ -233,6 +249,7 @@ impl Held {
         if let Some(trailers) = frame.trailers_mut() {
             clean_trailers(trailers);
         }
+        self.trail_passed(frame.data_ref().map_or(0, Bytes::len));
         let source = self.parts.as_ref().map(|parts| &parts.source);
         if frame.is_trailers() || source.is_none_or(Source::is_end_stream) {
             // Before the last byte can reach the client, whose next request may need the slot.
@@ -281,19 +298,30 @@ impl Held {
 impl Parts {
     /// The exchange came to its clean end.
     pub(crate) fn end(self, core: &Core) {
-        let Self { source, slots, .. } = self;
+        let Self {
+            source,
+            slots,
+            trail,
+            ..
+        } = self;
         // Reads the clock. The connection is at rest by now, so the order does not matter.
         drop(slots);
         source.end(core.now.last_us());
+        drop(trail);
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         // Ended and failed bodies hold nothing any more: this one was abandoned.
-        if let Some(parts) = self.parts.take() {
+        if let Some(mut parts) = self.parts.take() {
+            let trail = parts.trail.take();
             drop(parts);
-            self.core.outcomes().count(self.why_abandoned());
+            let reason = self.why_abandoned();
+            self.core.outcomes().count(reason);
+            if let Some(trail) = trail {
+                trail.cut(reason);
+            }
         }
     }
 }

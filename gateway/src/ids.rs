@@ -7,6 +7,7 @@ use std::cell::Cell;
 
 use bytes::Bytes;
 use http::HeaderValue;
+use telemetry::{Context, Sampler};
 
 /// Longest request id of a trusted proxy that is taken over.
 const REQUEST_ID_BYTES_MAX: usize = 128;
@@ -30,6 +31,14 @@ impl RequestId {
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
+    }
+
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        self.0.to_str().ok()
+    }
+
+    pub(crate) fn into_text(self) -> telemetry::Text {
+        telemetry::bounded(self.as_text().unwrap_or_default())
     }
 }
 
@@ -98,6 +107,26 @@ impl Ids {
         }
         (ascii(text.to_vec()), continued)
     }
+
+    /// Where a request belongs in a trace, and whether the trace is kept. Whoever calls may name
+    /// the trace, as everybody may who follows the standard.
+    pub(crate) fn context(&self, caller: Option<&HeaderValue>, sampler: Sampler) -> Context {
+        Context::of(caller.map(HeaderValue::as_bytes), sampler, || self.next())
+    }
+}
+
+/// The `traceparent` of a context.
+pub(crate) fn traceparent_of(context: Context) -> HeaderValue {
+    let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+    let trace = u128::from_be_bytes(context.trace_id);
+    let (high, low) = (trace >> 64, trace & u128::from(u64::MAX));
+    write_hex(text.get_mut(3..19), u64::try_from(high).unwrap_or_default());
+    write_hex(text.get_mut(19..35), u64::try_from(low).unwrap_or_default());
+    write_hex(text.get_mut(36..52), u64::from_be_bytes(context.span_id));
+    if let Some(flag) = text.last_mut().filter(|_| context.sampled) {
+        *flag = b'1';
+    }
+    ascii(text.to_vec())
 }
 
 /// The trace id of a well-formed `traceparent`, as text.
@@ -181,6 +210,36 @@ mod tests {
             !sent.contains("00f067aa0ba902b7") && sent.len() == 55,
             "{sent}"
         );
+    }
+
+    #[test]
+    fn a_context_says_what_its_field_says() {
+        let ids = Ids::new(1);
+        let caller: HeaderValue = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+            .parse()
+            .unwrap();
+        let context = ids.context(Some(&caller), Sampler::default());
+        assert_eq!(
+            context.parent,
+            Some(0x00f0_67aa_0ba9_02b7_u64.to_be_bytes())
+        );
+        assert!(context.sampled);
+        let sent = text(&traceparent_of(context));
+        let span = telemetry::span_hex(context.span_id);
+        assert_eq!(
+            sent,
+            format!("00-4bf92f3577b34da6a3ce929d0e0e4736-{span}-01")
+        );
+        let dropped = caller
+            .to_str()
+            .unwrap()
+            .replace("-01", "-00")
+            .parse()
+            .unwrap();
+        assert!(!ids.context(Some(&dropped), Sampler::default()).sampled);
+        let fresh = ids.context(None, Sampler::default());
+        assert!(fresh.sampled && fresh.parent.is_none());
+        assert!(trace_of(traceparent_of(fresh).as_bytes()).is_some());
     }
 
     #[test]

@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use compartment::policy::{Fault, Path};
 use wire::document::{LoadError, Loaded, Syntax};
 
+use telemetry::names::event;
+
 use crate::clock::Clock;
 use crate::live_policy::Live;
 use crate::standing::Standing;
@@ -224,7 +226,8 @@ fn log_applied(before: Option<&Identity>, now: &Identity) {
     tracing::info!(
         policy.generation = now.generation,
         policy.digest = now.digest,
-        "bulkhead.policy.applied"
+        "{}",
+        event::POLICY_APPLIED
     );
     if let Some(before) = before.filter(|before| before.epoch != now.epoch) {
         tracing::warn!(
@@ -241,7 +244,8 @@ pub(crate) fn log_refused(generation: u64, faults: &str) {
     tracing::error!(
         policy.generation = generation,
         policy.faults = faults,
-        "bulkhead.policy.refused"
+        "{}",
+        event::POLICY_REFUSED
     );
 }
 

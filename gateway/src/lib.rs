@@ -3,6 +3,7 @@
 //! Separate so that it can run alone beside a policy file. It must never know the control plane
 //! other than through the stream of `wire`.
 
+mod access_log;
 mod admin;
 mod admission;
 mod answer;
@@ -17,9 +18,11 @@ mod connection;
 mod core;
 mod error;
 mod fallback;
+mod folded;
 mod head;
 mod headers;
 mod held_body;
+mod http_stats;
 mod ids;
 mod intake;
 mod keeper;
@@ -38,6 +41,7 @@ mod resolve;
 mod retry;
 mod route;
 mod running;
+mod saturation;
 mod server;
 mod service;
 mod standing;
@@ -46,10 +50,13 @@ mod streams;
 mod sync;
 mod target;
 mod tarpit;
+mod tell;
 mod tenant;
 #[cfg(test)]
 mod testing;
 mod timer;
+mod told;
+mod trail;
 mod tunnel;
 mod upstream;
 mod via;
@@ -60,4 +67,5 @@ mod worker;
 
 pub use config::{Config, Source};
 pub use start::{Running, StartError, start};
+pub use tell::{AccessLogConfig, METRIC_TENANTS_DEFAULT, Telling};
 pub use wire::{Secret, SecretError, document};

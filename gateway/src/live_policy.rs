@@ -18,6 +18,7 @@ use http::HeaderName;
 
 use crate::clock::whole_us;
 use crate::fallback::FixedAnswer;
+use crate::http_stats::HttpStats;
 use crate::outcomes::Outcomes;
 use crate::route::RouteTable;
 use crate::running::{Mark, Tables};
@@ -43,6 +44,7 @@ pub(crate) struct Live {
     pub(crate) running: Tables,
     pub(crate) outcomes: Outcomes,
     pub(crate) via: Via,
+    pub(crate) http: HttpStats,
 }
 
 #[derive(Debug)]
@@ -141,6 +143,7 @@ impl Live {
             running: Tables::default(),
             outcomes: Outcomes::default(),
             via: Via::random(),
+            http: HttpStats::default(),
         })
     }
 
@@ -148,6 +151,7 @@ impl Live {
     pub(crate) fn install(&self, generation: u64, document: &Value, policy: Policy, now_us: u64) {
         let digest = wire::document::digest(document);
         let fresh = Arc::new(self.build(generation, digest, policy, now_us));
+        self.http.keep_only(&fresh.policy);
         let old = self.current.swap(Some(fresh));
         self.version.fetch_add(1, Ordering::AcqRel);
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,467 +1,403 @@
-//! The figures as Prometheus text.
+//! The figures of a gateway as families of points.
 //!
-//! Separate so that every name and label of an instrument stands in one file. No label value
-//! comes from a request, and tenants are summed: series must never grow with what callers send.
+//! Separate so that `/metrics` and OTLP show the same ones: both read them here. No label value
+//! comes from a request, and tenants are summed but for a bounded number: series must never grow
+//! with what callers send.
 
-use std::collections::BTreeMap;
-use std::fmt::{self, Display, Write};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use compartment::{Figures, Level};
+use compartment::{Figures, Histogram, Level};
+use telemetry::names::{Instrument, Label};
+use telemetry::{Distribution, Family, Figure, Text};
 
+use crate::clock::Clock;
+use crate::folded::{Folded, Named};
 use crate::outcomes::Outcomes;
+use crate::report::Reporter;
+use crate::standing::Standing;
+use crate::tell::Tell;
 
-/// What is known of the process beside its compartments.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Process<'a> {
-    pub(crate) outcomes: &'a Outcomes,
-    pub(crate) connected: bool,
-    /// Since the running policy was applied; `None` without one.
-    pub(crate) policy_age_s: Option<f64>,
+/// Reads everything that a gateway has to say of itself.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    reporter: Reporter,
+    standing: Arc<Standing>,
+    clock: Clock,
+    tell: Tell,
+    named: Mutex<Named>,
 }
 
-/// Kinds of instruments, as the text format spells them.
-#[derive(Clone, Copy)]
-enum Kind {
-    Gauge,
-    Counter,
-}
-
-/// Every instrument: the name of the telemetry contract in Prometheus spelling.
-#[derive(Clone, Copy)]
-enum Instrument {
-    InFlight,
-    Limit,
-    Peak,
-    Utilization,
-    Time,
-    Requests,
-    Rejections,
-    QueueDepth,
-    LeftQueue,
-    Leaked,
-    Ended,
-    Fallbacks,
-    Retries,
-    Generation,
-    PolicyAge,
-    ControlConnected,
-}
-
-impl Instrument {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::InFlight => "bulkhead_compartment_in_flight",
-            Self::Limit => "bulkhead_compartment_limit",
-            Self::Peak => "bulkhead_compartment_peak",
-            Self::Utilization => "bulkhead_compartment_utilization_ratio",
-            Self::Time => "bulkhead_compartment_time_seconds_total",
-            Self::Requests => "bulkhead_compartment_requests_total",
-            Self::Rejections => "bulkhead_compartment_rejections_total",
-            Self::QueueDepth => "bulkhead_compartment_queue_depth",
-            Self::LeftQueue => "bulkhead_compartment_queue_left_total",
-            Self::Leaked => "bulkhead_permits_leaked_total",
-            Self::Ended => "bulkhead_requests_ended_total",
-            Self::Fallbacks => "bulkhead_fallback_answers_total",
-            Self::Retries => "bulkhead_retries_total",
-            Self::Generation => "bulkhead_policy_generation",
-            Self::PolicyAge => "bulkhead_policy_age_seconds",
-            Self::ControlConnected => "bulkhead_control_connected",
-        }
+impl Metrics {
+    pub(crate) fn new(
+        reporter: Reporter,
+        standing: Arc<Standing>,
+        clock: Clock,
+        tell: Tell,
+    ) -> Arc<Self> {
+        let named = Mutex::new(Named::new(tell.tenants_max));
+        let metrics = Arc::new(Self {
+            reporter,
+            standing,
+            clock,
+            tell,
+            named,
+        });
+        metrics.tell.telemetry.observe(&metrics);
+        metrics
     }
 
-    const fn kind(self) -> Kind {
-        match self {
-            Self::Time
-            | Self::Requests
-            | Self::Rejections
-            | Self::LeftQueue
-            | Self::Leaked
-            | Self::Ended
-            | Self::Fallbacks
-            | Self::Retries => Kind::Counter,
-            Self::InFlight
-            | Self::Limit
-            | Self::Peak
-            | Self::Utilization
-            | Self::QueueDepth
-            | Self::Generation
-            | Self::PolicyAge
-            | Self::ControlConnected => Kind::Gauge,
-        }
+    /// Everything that `/metrics` shows. Takes as long as reading 100,000 tenants does.
+    pub(crate) fn page(&self) -> String {
+        let mut families = self.read();
+        families.push(self.tell.telemetry.dropped_family(&self.lines_dropped()));
+        telemetry::page(&families)
     }
 
-    const fn help(self) -> &'static str {
-        match self {
-            Self::InFlight => "Requests that hold a slot.",
-            Self::Limit => "Slots; absent where unlimited.",
-            Self::Peak => "Most requests in flight since the start.",
-            Self::Utilization => "In flight by limit.",
-            Self::Time => "Time by state; saturated is at the limit.",
-            Self::Requests => "Requests by outcome.",
-            Self::Rejections => "Rejections by reason.",
-            Self::QueueDepth => "Requests that wait for a slot.",
-            Self::LeftQueue => "Requests that left while they waited.",
-            Self::Leaked => "Permits that outlived their bound.",
-            Self::Ended => {
-                "Requests that got no whole answer of an upstream for a reason beside a limit."
-            }
-            Self::Fallbacks => "Designed answers given in place of a rejection or a timeout.",
-            Self::Retries => "Attempts beyond the first.",
-            Self::Generation => "Number of the running policy.",
-            Self::PolicyAge => "Since the running policy was applied.",
-            Self::ControlConnected => "1 while the control plane is connected.",
-        }
+    fn lines_dropped(&self) -> [(&'static str, u64); 1] {
+        [("access_log", self.tell.access_lines_dropped())]
+    }
+
+    fn read(&self) -> Vec<Family> {
+        let all = {
+            // Held while all is read: two readers would name twice as many.
+            let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut folded = Folded::new(&mut named);
+            self.reporter.each(&mut |figures| folded.take(figures));
+            folded.take_departed(&self.reporter.departed_tenants());
+            folded.finish()
+        };
+        let mut families = compartments(&all);
+        families.extend(outcomes(self.reporter.outcomes()));
+        families.extend(self.process());
+        families.extend(self.reporter.http().families());
+        families
+    }
+
+    fn process(&self) -> Vec<Family> {
+        let generation = Figure::Whole(self.reporter.generation());
+        let connected = Figure::Whole(u64::from(self.standing.is_connected()));
+        let age = self
+            .standing
+            .policy_age_s(self.clock.now_us())
+            .map(Figure::Number);
+        let mut families = vec![Family::of(Instrument::Generation, generation)];
+        families.extend(age.map(|age| Family::of(Instrument::PolicyAge, age)));
+        families.push(Family::of(Instrument::ControlConnected, connected));
+        families
     }
 }
 
-/// The whole page.
-pub(crate) fn render(generation: u64, all: Folded, process: Process<'_>) -> String {
-    let mut page = Text(String::new());
-    // Writing to a string cannot fail.
-    match write_all(&mut page, &all.all(), generation, process) {
-        Ok(()) => page.0,
-        Err(fmt::Error) => String::new(),
+impl telemetry::Source for Metrics {
+    fn scope(&self) -> &'static str {
+        "bulkhead.gateway"
+    }
+
+    fn families(&self) -> Vec<Family> {
+        self.read()
+    }
+
+    /// What the exporter lost it adds by itself, once for a process.
+    fn dropped(&self) -> Vec<(&'static str, u64)> {
+        self.lines_dropped().to_vec()
     }
 }
 
-fn write_all(
-    page: &mut Text,
-    all: &[Figures],
-    generation: u64,
-    process: Process<'_>,
-) -> fmt::Result {
-    compartments(page, all)?;
-    outcomes(page, process.outcomes)?;
-    page.family(Instrument::Generation)?;
-    page.sample(Instrument::Generation, &[], generation)?;
-    if let Some(age_s) = process.policy_age_s {
-        page.family(Instrument::PolicyAge)?;
-        page.sample(Instrument::PolicyAge, &[], age_s)?;
-    }
-    page.family(Instrument::ControlConnected)?;
-    page.sample(
-        Instrument::ControlConnected,
-        &[],
-        u8::from(process.connected),
-    )
-}
-
-fn outcomes(page: &mut Text, outcomes: &Outcomes) -> fmt::Result {
-    page.family(Instrument::Ended)?;
+fn outcomes(outcomes: &Outcomes) -> [Family; 3] {
+    let mut ended = Family::new(Instrument::Ended);
     for (reason, count) in outcomes.by_reason() {
-        page.sample(Instrument::Ended, &[("reason", reason)], count)?;
+        ended.push(
+            vec![(Label::Reason, Text::from(reason))],
+            Figure::Whole(count),
+        );
     }
-    page.family(Instrument::Fallbacks)?;
-    let fixed = outcomes.static_fallbacks();
-    page.sample(Instrument::Fallbacks, &[("kind", "static")], fixed)?;
-    page.family(Instrument::Retries)?;
-    page.sample(Instrument::Retries, &[], outcomes.retries())
+    let mut fallbacks = Family::new(Instrument::Fallbacks);
+    let fixed = Figure::Whole(outcomes.static_fallbacks());
+    fallbacks.push(vec![(Label::Kind, Text::from("static"))], fixed);
+    let retries = Figure::Whole(outcomes.retries());
+    [ended, fallbacks, Family::of(Instrument::Retries, retries)]
 }
 
-fn compartments(page: &mut Text, all: &[Figures]) -> fmt::Result {
-    let sums = |figures: &&Figures| !is_sum(figures);
-    each(page, Instrument::InFlight, all.iter(), |f| {
-        f64::from(f.in_flight)
-    })?;
-    page.family(Instrument::Limit)?;
-    for figures in all.iter().filter(sums) {
-        if let Some(slots) = figures.limit.slots() {
-            let [key, level] = labels(figures);
-            page.sample(Instrument::Limit, &[key, level, ("kind", "nominal")], slots)?;
+/// One family after the other, each over all compartments.
+fn compartments(all: &[Figures]) -> Vec<Family> {
+    // The key is shared by all points of its compartment: there may be thousands.
+    let all: Vec<(&Figures, [(Label, Text); 2])> = all.iter().map(|f| (f, labels(f))).collect();
+    let of = |instrument, points: &dyn Fn(&Figures, &mut Points<'_>)| {
+        let mut family = Family::new(instrument);
+        for (figures, labels) in &all {
+            points(
+                figures,
+                &mut Points {
+                    labels,
+                    family: &mut family,
+                },
+            );
         }
-    }
-    each(page, Instrument::Peak, all.iter().filter(sums), |f| {
-        f64::from(f.peak)
-    })?;
-    each(
-        page,
-        Instrument::Utilization,
-        all.iter().filter(sums),
-        |f| f.saturation,
-    )?;
-    times(page, all.iter().filter(sums))?;
-    page.family(Instrument::Requests)?;
-    for figures in all {
-        let [key, level] = labels(figures);
-        let rejected: u64 = figures.rejected.values().sum();
-        for (outcome, count) in [("admitted", figures.admitted), ("rejected", rejected)] {
-            page.sample(
-                Instrument::Requests,
-                &[key, level, ("outcome", outcome)],
-                count,
-            )?;
-        }
-    }
-    page.family(Instrument::Rejections)?;
-    for figures in all {
-        let [key, level] = labels(figures);
-        for (reason, count) in &figures.rejected {
-            let reason = ("reason", reason.as_str());
-            page.sample(Instrument::Rejections, &[key, level, reason], count)?;
-        }
-    }
-    each(page, Instrument::QueueDepth, all.iter(), |f| {
-        f64::from(f.queued)
-    })?;
-    page.family(Instrument::LeftQueue)?;
-    for figures in all {
-        page.sample(Instrument::LeftQueue, &labels(figures), figures.left_queue)?;
-    }
-    page.family(Instrument::Leaked)?;
-    for figures in all {
-        page.sample(Instrument::Leaked, &labels(figures), figures.leaked)?;
-    }
-    Ok(())
-}
-
-/// Seconds in each state: counters, so that nothing between two looks is missed.
-fn times<'a>(page: &mut Text, all: impl Iterator<Item = &'a Figures>) -> fmt::Result {
-    page.family(Instrument::Time)?;
-    for figures in all {
-        let [key, level] = labels(figures);
-        let by_state = [
-            ("idle", figures.idle_us),
-            ("busy", figures.busy_us),
-            ("saturated", figures.saturated_us),
-        ];
-        for (state, us) in by_state {
-            let seconds = Duration::from_micros(us).as_secs_f64();
-            page.sample(Instrument::Time, &[key, level, ("state", state)], seconds)?;
-        }
-    }
-    Ok(())
-}
-
-fn each<'a>(
-    page: &mut Text,
-    instrument: Instrument,
-    all: impl Iterator<Item = &'a Figures>,
-    value: impl Fn(&Figures) -> f64,
-) -> fmt::Result {
-    page.family(instrument)?;
-    for figures in all {
-        page.sample(instrument, &labels(figures), value(figures))?;
-    }
-    Ok(())
-}
-
-fn labels(figures: &Figures) -> [(&'static str, &str); 2] {
-    let level = figures.level.as_str();
-    [
-        ("bulkhead_compartment", &figures.key),
-        ("bulkhead_level", level),
+        family
+    };
+    use Instrument as I;
+    vec![
+        of(I::InFlight, &|f, to| to.whole(f.in_flight.into())),
+        of(I::Limit, &limits),
+        of(I::Peak, &|f, to| {
+            if !is_sum(f) {
+                to.whole(f.peak.into());
+            }
+        }),
+        of(I::Utilization, &|f, to| {
+            if !is_sum(f) {
+                to.point(&[], Figure::Number(f.saturation));
+            }
+        }),
+        of(I::Time, &|f, to| {
+            if !is_sum(f) {
+                let states = [
+                    ("idle", f.idle_us),
+                    ("busy", f.busy_us),
+                    ("saturated", f.saturated_us),
+                ];
+                for (state, us) in states {
+                    let time = Figure::Number(seconds(us));
+                    to.point(&[(Label::State, Text::from(state))], time);
+                }
+            }
+        }),
+        of(I::Requests, &|f, to| {
+            let shadow = sum(&f.shadow_rejected);
+            let counts = [
+                ("admitted", f.admitted),
+                ("rejected", sum(&f.rejected)),
+                ("shadow_rejected", shadow),
+            ];
+            for (outcome, count) in counts {
+                to.point(
+                    &[(Label::Outcome, Text::from(outcome))],
+                    Figure::Whole(count),
+                );
+            }
+        }),
+        of(I::Rejections, &|f, to| {
+            for (reason, count) in &f.rejected {
+                let reason = (Label::Reason, Text::from(reason.as_str()));
+                to.point(&[reason], Figure::Whole(*count));
+            }
+        }),
+        of(I::QueueDepth, &|f, to| to.whole(f.queued.into())),
+        of(I::LeftQueue, &|f, to| to.whole(f.left_queue)),
+        of(I::QueueWait, &|f, to| to.durations(f.level, &f.wait)),
+        of(I::PermitHold, &|f, to| to.durations(f.level, &f.hold)),
+        of(I::Leaked, &|f, to| to.whole(f.leaked)),
     ]
 }
 
-/// Sums of tenants have no limit, peak or saturation of their own.
-const fn is_sum(figures: &Figures) -> bool {
-    match figures.level {
-        Level::Tenant | Level::TenantRoute => true,
-        Level::Route | Level::Stream | Level::Upstream | Level::Gateway => false,
+/// What is in force, by kind.
+fn limits(figures: &Figures, to: &mut Points<'_>) {
+    if is_sum(figures) {
+        return;
+    }
+    let kind = |kind: &'static str| [(Label::Kind, Text::from(kind))];
+    if let Some(slots) = figures.limit.slots() {
+        // In this build nothing but the policy sets a limit; they differ once advice may.
+        for name in ["nominal", "effective"] {
+            to.point(&kind(name), Figure::Whole(slots.into()));
+        }
+    }
+    if let Some(slots) = figures.candidate {
+        to.point(&kind("candidate"), Figure::Whole(slots.into()));
     }
 }
 
-/// Gateway, routes and upstreams as they are; all tenants as `tenant/_other`, and all tenants of
-/// one route as `route/ID/tenant/_other`.
-#[derive(Debug, Default)]
-pub(crate) struct Folded {
-    kept: Vec<Figures>,
-    sums: BTreeMap<String, Figures>,
+struct Points<'a> {
+    labels: &'a [(Label, Text); 2],
+    family: &'a mut Family,
 }
 
-impl Folded {
-    pub(crate) fn take(&mut self, figures: Figures) {
-        let key = match figures.level {
-            Level::Route | Level::Stream | Level::Upstream | Level::Gateway => {
-                return self.kept.push(figures);
-            }
-            Level::Tenant => "tenant/_other".to_owned(),
-            // `route/ID/tenant/ID`: no name has a slash in it.
-            Level::TenantRoute => match figures.key.rsplit_once('/') {
-                Some((before, _)) => format!("{before}/_other"),
-                None => return,
-            },
+impl Points<'_> {
+    fn point(&mut self, further: &[(Label, Text)], figure: Figure) {
+        let labels = self.labels.iter().chain(further).cloned().collect();
+        self.family.push(labels, figure);
+    }
+
+    fn whole(&mut self, value: u64) {
+        self.point(&[], Figure::Whole(value));
+    }
+
+    /// Twenty-odd lines each: of tenants on routes, and of what nobody used, there are none.
+    fn durations(&mut self, level: Level, histogram: &Histogram) {
+        let is_shown = match level {
+            Level::Route | Level::Stream | Level::Upstream | Level::Gateway => true,
+            Level::Tenant | Level::TenantRoute => histogram.count() > 0,
         };
-        match self.sums.get_mut(&key) {
-            Some(sum) => add(sum, &figures),
-            None => {
-                self.sums.insert(key.clone(), Figures { key, ..figures });
-            }
+        if is_shown {
+            self.point(&[], Figure::Durations(Box::new(distribution(histogram))));
         }
-    }
-
-    fn all(mut self) -> Vec<Figures> {
-        self.kept.extend(self.sums.into_values());
-        self.kept
     }
 }
 
-fn add(sum: &mut Figures, figures: &Figures) {
-    sum.in_flight = sum.in_flight.saturating_add(figures.in_flight);
-    sum.queued = sum.queued.saturating_add(figures.queued);
-    sum.left_queue = sum.left_queue.saturating_add(figures.left_queue);
-    sum.admitted = sum.admitted.saturating_add(figures.admitted);
-    sum.leaked = sum.leaked.saturating_add(figures.leaked);
-    for (reason, count) in &figures.rejected {
-        let total = sum.rejected.entry(*reason).or_default();
-        *total = total.saturating_add(*count);
+/// Four steps an octave become whole octaves: every edge of ours is one of theirs.
+fn distribution(histogram: &Histogram) -> Distribution {
+    let sum_us = histogram.sum_us();
+    let mut distribution = Distribution {
+        sum_us,
+        ..Distribution::default()
+    };
+    for (edge_us, count) in histogram.buckets() {
+        distribution.add(edge_us, count);
     }
+    distribution
 }
 
-struct Text(String);
+fn labels(figures: &Figures) -> [(Label, Text); 2] {
+    [
+        (Label::Compartment, Text::from(figures.key.clone())),
+        (Label::Level, Text::from(figures.level.as_str())),
+    ]
+}
 
-impl Text {
-    fn family(&mut self, instrument: Instrument) -> fmt::Result {
-        let (name, help) = (instrument.name(), instrument.help());
-        let kind = match instrument.kind() {
-            Kind::Gauge => "gauge",
-            Kind::Counter => "counter",
-        };
-        write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n")
-    }
+fn sum(counts: &std::collections::BTreeMap<compartment::Rejection, u64>) -> u64 {
+    counts
+        .values()
+        .fold(0, |sum, count| sum.saturating_add(*count))
+}
 
-    fn sample(
-        &mut self,
-        instrument: Instrument,
-        labels: &[(&str, &str)],
-        value: impl Display,
-    ) -> fmt::Result {
-        self.0.write_str(instrument.name())?;
-        for (index, (label, text)) in labels.iter().enumerate() {
-            self.0.write_char(if index == 0 { '{' } else { ',' })?;
-            write!(self.0, "{label}=\"")?;
-            self.escaped(text)?;
-            self.0.write_char('"')?;
-        }
-        self.0.write_str(if labels.is_empty() { "" } else { "}" })?;
-        writeln!(self.0, " {value}")
-    }
+/// Sums of tenants have no limit, peak, saturation or time of their own.
+fn is_sum(figures: &Figures) -> bool {
+    figures.key.ends_with("/_other")
+}
 
-    fn escaped(&mut self, text: &str) -> fmt::Result {
-        for char in text.chars() {
-            match char {
-                '\\' => self.0.write_str("\\\\")?,
-                '"' => self.0.write_str("\\\"")?,
-                '\n' => self.0.write_str("\\n")?,
-                other => self.0.write_char(other)?,
-            }
-        }
-        Ok(())
-    }
+#[expect(clippy::cast_precision_loss, reason = "285 years are exact")]
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1_000_000.0
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use compartment::{Limit, Rejection};
 
     use super::*;
     use crate::report::tests::figures;
 
-    fn page(compartments: Vec<Figures>) -> String {
-        let mut folded = Folded::default();
-        compartments
-            .into_iter()
-            .for_each(|figures| folded.take(figures));
-        let process = Process {
-            outcomes: &Outcomes::default(),
-            connected: true,
-            policy_age_s: Some(1.5),
-        };
-        render(42, folded, process)
+    fn page_with(named: &mut Named, all: Vec<Figures>) -> String {
+        let mut folded = Folded::new(named);
+        all.into_iter().for_each(|figures| folded.take(figures));
+        telemetry::page(&compartments(&folded.finish()))
+    }
+
+    fn page(all: Vec<Figures>) -> String {
+        page_with(&mut Named::new(0), all)
+    }
+
+    fn has(text: &str, line: &str) {
+        assert!(text.lines().any(|have| have == line), "{line} in\n{text}");
     }
 
     #[test]
     fn figures_become_samples() {
+        let mut hold = Histogram::new();
+        hold.record_n(300, 2);
         let text = page(vec![Figures {
             in_flight: 4,
             saturation: 0.4,
-            saturated_us: 2_500_000,
+            candidate: Some(7),
             rejected: BTreeMap::from([(Rejection::RouteFull, 3)]),
+            shadow_rejected: BTreeMap::from([(Rejection::ClassReserve, 2)]),
+            idle_us: 1_500_000,
+            busy_us: 250_000,
+            saturated_us: 5,
+            hold,
             ..figures("route/a", 9)
         }]);
-        let labels = "bulkhead_compartment=\"route/a\",bulkhead_level=\"route\"";
-        for line in [
-            format!("bulkhead_compartment_in_flight{{{labels}}} 4"),
-            format!("bulkhead_compartment_limit{{{labels},kind=\"nominal\"}} 10"),
-            format!("bulkhead_compartment_utilization_ratio{{{labels}}} 0.4"),
-            format!("bulkhead_compartment_time_seconds_total{{{labels},state=\"saturated\"}} 2.5"),
-            format!("bulkhead_compartment_requests_total{{{labels},outcome=\"admitted\"}} 9"),
-            format!("bulkhead_compartment_requests_total{{{labels},outcome=\"rejected\"}} 3"),
-            format!("bulkhead_compartment_rejections_total{{{labels},reason=\"route_full\"}} 3"),
-            "bulkhead_policy_generation 42".to_owned(),
-            "bulkhead_policy_age_seconds 1.5".to_owned(),
-            "bulkhead_control_connected 1".to_owned(),
-            "bulkhead_fallback_answers_total{kind=\"static\"} 0".to_owned(),
-            "bulkhead_requests_ended_total{reason=\"no_route\"} 0".to_owned(),
+        let of = "bulkhead_compartment=\"route/a\",bulkhead_level=\"route\"";
+        let name = |rest: &str| format!("bulkhead_compartment_{rest}");
+        for (metric, labels, value) in [
+            ("in_flight", "", "4"),
+            ("limit", ",kind=\"nominal\"", "10"),
+            ("limit", ",kind=\"effective\"", "10"),
+            ("limit", ",kind=\"candidate\"", "7"),
+            ("utilization_ratio", "", "0.4"),
+            ("requests_total", ",outcome=\"admitted\"", "9"),
+            ("requests_total", ",outcome=\"rejected\"", "3"),
+            ("requests_total", ",outcome=\"shadow_rejected\"", "2"),
+            ("rejections_total", ",reason=\"route_full\"", "3"),
+            ("time_seconds_total", ",state=\"idle\"", "1.5"),
+            ("time_seconds_total", ",state=\"busy\"", "0.25"),
+            ("time_seconds_total", ",state=\"saturated\"", "0.000005"),
+            (
+                "permit_hold_duration_seconds_bucket",
+                ",le=\"0.000512\"",
+                "2",
+            ),
+            (
+                "permit_hold_duration_seconds_bucket",
+                ",le=\"0.000256\"",
+                "0",
+            ),
+            ("permit_hold_duration_seconds_count", "", "2"),
+            ("queue_wait_duration_seconds_count", "", "0"),
         ] {
-            assert!(text.lines().any(|have| have == line), "{line} in\n{text}");
+            has(&text, &format!("{}{{{of}{labels}}} {value}", name(metric)));
         }
     }
 
     #[test]
     fn each_family_is_declared_once_and_in_one_piece() {
-        let text = page(vec![
-            figures("gateway", 1),
-            figures("route/a", 2),
-            figures("tenant/t", 3),
-        ]);
+        let text = page(
+            ["gateway", "route/a", "tenant/t"]
+                .map(|key| figures(key, 1))
+                .to_vec(),
+        );
         let mut seen = Vec::new();
-        for line in text.lines() {
-            let name = match line.strip_prefix("# TYPE ") {
-                Some(declared) => declared.split(' ').next().unwrap(),
-                None if line.starts_with('#') => continue,
-                None => line.split(['{', ' ']).next().unwrap(),
-            };
-            if seen.last() != Some(&name) {
-                assert!(!seen.contains(&name), "{name} comes back in\n{text}");
-                seen.push(name);
-            }
+        for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let name = line.split(' ').next().unwrap();
+            assert!(!seen.contains(&name), "{name} comes back in\n{text}");
+            seen.push(name);
         }
     }
 
     #[test]
     fn series_do_not_grow_with_tenants() {
-        let few = page(
-            (0..2)
-                .map(|n| figures(&format!("tenant/t{n}"), n))
-                .collect(),
-        );
-        let many = page(
+        let many = |count: u64| {
+            page_with(
+                &mut Named::new(3),
+                (0..count)
+                    .map(|n| figures(&format!("tenant/t{n}"), n + 1))
+                    .collect(),
+            )
+        };
+        assert_eq!(many(20).lines().count(), many(500).lines().count());
+        let text = page(
             (0..500)
                 .map(|n| figures(&format!("tenant/t{n}"), 1))
                 .collect(),
         );
-        assert_eq!(few.lines().count(), many.lines().count());
-        assert!(many.contains(
+        has(
+            &text,
             "bulkhead_compartment_requests_total{bulkhead_compartment=\"tenant/_other\",\
-             bulkhead_level=\"tenant\",outcome=\"admitted\"} 500"
-        ));
-    }
-
-    #[test]
-    fn tenants_of_a_route_are_summed_on_that_route() {
-        let text = page(vec![
-            figures("route/a/tenant/t", 1),
-            figures("route/a/tenant/u", 2),
-        ]);
-        assert!(text.contains("\"route/a/tenant/_other\""));
-        assert!(!text.contains("tenant/t\"") && !text.contains("tenant/u\""));
+             bulkhead_level=\"tenant\",outcome=\"admitted\"} 500",
+        );
     }
 
     #[test]
     fn no_limit_is_shown_where_there_is_none() {
-        let text = page(vec![Figures {
+        let unlimited = Figures {
             limit: Limit::UNLIMITED,
             ..figures("upstream/u", 1)
-        }]);
-        assert!(!text.contains("bulkhead_compartment_limit{"));
+        };
+        assert!(!page(vec![unlimited]).contains("bulkhead_compartment_limit{"));
     }
 
     #[test]
-    fn label_values_are_escaped() {
-        let mut text = Text(String::new());
-        text.escaped("a\\b\"c\nd").unwrap();
-        assert_eq!(text.0, r#"a\\b\"c\nd"#);
+    fn every_edge_of_the_page_is_an_edge_of_what_is_counted() {
+        let mut histogram = Histogram::new();
+        let sizes = (0..30).map(|octave| 3_u64 << octave);
+        sizes.clone().for_each(|us| histogram.record(us));
+        let distribution = distribution(&histogram);
+        assert_eq!(distribution.count(), 30);
+        for (edge, below) in telemetry::DURATION_EDGES_US.iter().zip(1..) {
+            let want = sizes.clone().filter(|us| us < edge).count();
+            let have: u64 = distribution.counts.iter().take(below).sum();
+            assert_eq!(usize::try_from(have).unwrap(), want, "{edge}");
+        }
     }
 }

@@ -11,8 +11,10 @@ use compartment::{Figures, Level};
 use wire::stream::proto;
 
 use crate::clock::{Clock, unix_ms};
+use crate::http_stats::HttpStats;
 use crate::live_policy::Live;
 use crate::outcomes::Outcomes;
+use crate::tell::Tell;
 
 /// Most tenants (and tenants on routes) in one report; those with most requests come first.
 const REPORT_TENANTS_MAX: usize = 5_000;
@@ -23,6 +25,7 @@ pub(crate) struct Reporter {
     live: Arc<Live>,
     clock: Clock,
     boot: Arc<Boot>,
+    tell: Tell,
 }
 
 /// Names the process that counts, and numbers its reports.
@@ -59,9 +62,14 @@ pub(crate) struct Snapshot {
 }
 
 impl Reporter {
-    pub(crate) fn new(live: Arc<Live>, clock: Clock) -> Self {
+    pub(crate) fn new(live: Arc<Live>, clock: Clock, tell: Tell) -> Self {
         let boot = Arc::new(Boot::new());
-        Self { live, clock, boot }
+        Self {
+            live,
+            clock,
+            boot,
+            tell,
+        }
     }
 
     /// Generation and digest of what runs.
@@ -117,13 +125,23 @@ impl Reporter {
         &self.live.outcomes
     }
 
+    /// On the clock that counts.
+    pub(crate) fn now_us(&self) -> u64 {
+        self.clock.now_us()
+    }
+
+    /// How long requests took.
+    pub(crate) fn http(&self) -> &HttpStats {
+        &self.live.http
+    }
+
     /// What the control plane is told.
     pub(crate) fn message(&self) -> proto::Report {
         let (sequence, uptime_us) = (self.boot.next(), self.clock.now_us());
         let generation = self.generation();
         let mut chosen = Chosen::default();
         self.each_reported(&mut |figures| chosen.take(figures));
-        let left_out = chosen.left_out();
+        let (left_out, dropped) = (chosen.left_out(), self.tell.telemetry.dropped());
         let compartments = chosen.all().iter().map(proto::Compartment::from).collect();
         proto::Report {
             generation,
@@ -133,6 +151,9 @@ impl Reporter {
             at_unix_ms: i64::try_from(unix_ms()).unwrap_or(i64::MAX),
             uptime_us,
             left_out,
+            dropped_spans: dropped.spans,
+            dropped_logs: dropped.logs,
+            dropped_access_lines: self.tell.access_lines_dropped(),
         }
     }
 }

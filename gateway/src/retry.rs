@@ -80,6 +80,7 @@ pub(crate) async fn run(
             }
             return result;
         }
+        attempts.will_repeat(now_us);
         // The answer that is not passed on, and its connection, go before the next attempt.
         drop(result);
         attempts.core.outcomes().count_retry();

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::access_log::Writer;
 use crate::admin::Admin;
 use crate::background::Background;
 use crate::clock::Clock;
@@ -20,11 +21,13 @@ use crate::config::Config;
 use crate::core::Core;
 use crate::intake::Intake;
 use crate::live_policy::Live;
+use crate::metrics::Metrics;
 use crate::policy_source;
 use crate::report::Reporter;
 use crate::server::{Census, Listeners, Stage, descriptors};
 use crate::service::Service;
 use crate::standing::Standing;
+use crate::tell::{AccessLogConfig, Tell, Telling};
 use crate::upstream::IDLE_PER_CORE_MAX;
 use crate::watch::Watch;
 use crate::worker::Worker;
@@ -66,6 +69,14 @@ pub enum StartError {
     /// The policy, or the way to it.
     #[error("no policy to start with")]
     Policy(#[source] Box<dyn Error + Send + Sync>),
+    /// The access log cannot be opened.
+    #[error("access_log = {}: cannot be written", path.display())]
+    AccessLog {
+        /// Where.
+        path: std::path::PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The system gives no thread, or no runtime for one.
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
@@ -83,6 +94,8 @@ pub struct Running {
     stage: watch::Sender<Stage>,
     workers: Vec<JoinHandle<()>>,
     background: Option<Background>,
+    tell: Tell,
+    writer: Option<Writer>,
     forbidden: Vec<SocketAddr>,
 }
 
@@ -102,7 +115,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let clock = Clock::start();
     let (live, standing) = (Live::new(workers), Arc::<Standing>::default());
     let intake = Arc::new(Intake::new(Arc::clone(&live), Arc::clone(&standing), clock));
-    let reporter = Reporter::new(Arc::clone(&live), clock);
+    let (tell, writer) = tell(config.telling)?;
+    let reporter = Reporter::new(Arc::clone(&live), clock, tell.clone());
     let source = policy_source::open(
         config.source,
         config.id,
@@ -120,7 +134,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             descriptors::warn_if_short(connections_max, upstream_idle_max);
         }
     }
-    let admin = Admin::new(reporter, Arc::clone(&standing), clock);
+    let metrics = Metrics::new(reporter.clone(), Arc::clone(&standing), clock, tell.clone());
+    let admin = Admin::new(reporter.clone(), Arc::clone(&standing), metrics);
     let mut running = Running {
         listen: listeners.addresses(),
         admin: admin_at,
@@ -131,6 +146,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         stage: watch::channel(Stage::Serving).0,
         workers: Vec::new(),
         background: None,
+        tell,
+        writer,
         forbidden: config.forbidden,
     };
     // From here on an error drops `running`, which ends the threads that are there already.
@@ -141,11 +158,38 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     }
     let background = {
         let watch = Watch::new(Arc::clone(&live), clock);
-        Background::start(source, intake, admin_socket, admin, watch)
+        Background::start(source, intake, admin_socket, admin, reporter, watch)
     };
     running.background = Some(background.map_err(StartError::Thread)?);
     running.standing.listeners_bound();
     Ok(running)
+}
+
+/// Opens what requests are told to.
+fn tell(telling: Telling) -> Result<(Tell, Option<Writer>), StartError> {
+    let Telling {
+        telemetry,
+        access_log,
+        tenants_max,
+    } = telling;
+    let opened = access_log.map(
+        |AccessLogConfig {
+             path,
+             share_millionths,
+         }| {
+            Writer::start(path.clone(), share_millionths)
+                .map_err(|source| StartError::AccessLog { path, source })
+        },
+    );
+    let (access_log, writer) = opened.transpose()?.unzip();
+    Ok((
+        Tell {
+            telemetry,
+            access_log,
+            tenants_max,
+        },
+        writer,
+    ))
 }
 
 /// As told, or one for each core that this process may use: affinity and CPU quota count.
@@ -235,9 +279,10 @@ impl Running {
             stage: self.stage.subscribe(),
         };
         let (live, mut own) = (Arc::clone(live), self.listen.clone());
+        let tell = self.tell.clone();
         own.push(self.admin);
         own.extend(&self.forbidden);
-        let make = move || Service::new(Core::new(live, clock, own));
+        let make = move || Service::new(Core::new(live, clock, own, tell));
         self.workers.push(worker.start(number, make)?);
         Ok(())
     }
@@ -251,5 +296,7 @@ impl Drop for Running {
             drop(worker.join());
         }
         drop(self.background.take());
+        // After the last request.
+        drop(self.writer.take());
     }
 }

@@ -10,6 +10,8 @@ use compartment::Refusal;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 
+use telemetry::names::event;
+
 use crate::admission;
 use crate::attempt::Fault;
 use crate::connection::{Connection, Fate};
@@ -22,6 +24,7 @@ use crate::live_policy::LivePolicy;
 use crate::reason::Reason;
 use crate::streams::is_grpc;
 use crate::tenant::Who;
+use crate::trail::Trail;
 
 /// What is known of a request.
 #[derive(Debug)]
@@ -42,6 +45,8 @@ pub(crate) struct Visit {
     pub(crate) who: Who,
     /// It came to an answer. If not, the client left before.
     pub(crate) ended: bool,
+    /// What is told of it; goes on with the answer's body.
+    pub(crate) trail: Option<Trail>,
 }
 
 /// A request goes no further.
@@ -134,8 +139,10 @@ impl Visit {
         let trusted = policy.is_some_and(|policy| policy.trusts(connection.peer().ip()));
         let given = parts.headers.get(REQUEST_ID).filter(|_| trusted);
         let request_id = given.and_then(RequestId::of_proxy);
+        let request_id = request_id.unwrap_or_else(|| core.request_id(arrived_us));
         Self {
-            request_id: request_id.unwrap_or_else(|| core.request_id(arrived_us)),
+            trail: Some(Trail::begin(&core, parts, arrived_us, &request_id)),
+            request_id,
             core,
             connection,
             arrived_us,
@@ -147,6 +154,13 @@ impl Visit {
             lane: None,
             who: Who::Nobody,
             ended: false,
+        }
+    }
+
+    /// Where it goes and whose it is, as far as that is known.
+    pub(crate) fn goes(&self, lane: &OnRoute) {
+        if let Some(trail) = &self.trail {
+            trail.goes(lane, self.who);
         }
     }
 
@@ -174,7 +188,12 @@ impl Visit {
             grpc: self.grpc,
         };
         let lane = self.lane.as_ref().filter(|_| stop.reason.takes_fallback());
-        let answer = match lane.and_then(|lane| lane.0.route.fallback.as_ref()) {
+        let fallback = lane.and_then(|lane| lane.0.route.fallback.as_ref());
+        if let Some(trail) = &self.trail {
+            let key = stop.refusal.as_ref().map(|refusal| &refusal.key);
+            trail.stopped(stop.reason, key, fallback.is_some());
+        }
+        let answer = match fallback {
             Some(fixed) => {
                 self.core.outcomes().count_static_fallback();
                 fixed.answer(&said, headers)
@@ -182,6 +201,26 @@ impl Visit {
             None => own_answer(&said, headers),
         };
         self.finish(answer)
+    }
+
+    /// The trace it belongs to: ours while traces go out, else as the caller says.
+    fn trace_hex(&self) -> Option<String> {
+        let own = self.trail.as_ref().and_then(|trail| trail.context);
+        let told = || {
+            self.traceparent
+                .as_ref()
+                .and_then(trace_id)
+                .map(str::to_owned)
+        };
+        own.map(|context| telemetry::trace_hex(context.trace_id))
+            .or_else(told)
+    }
+
+    /// Its span, where that is kept.
+    fn span_hex(&self) -> Option<String> {
+        let own = self.trail.as_ref().and_then(|trail| trail.context);
+        let kept = own.filter(|context| context.sampled);
+        kept.map(|context| telemetry::span_hex(context.span_id))
     }
 
     /// The identified tenant's limit, and how much of it is left.
@@ -205,6 +244,10 @@ impl Visit {
 
     /// HEAD is answered without a body, whatever the answer.
     fn finish(&self, answer: Response<Bytes>) -> Response<AnswerBody> {
+        if let Some(trail) = &self.trail {
+            let bytes = if self.is_head { 0 } else { answer.body().len() };
+            trail.answered(answer.status(), bytes);
+        }
         answer.map(|body| AnswerBody::Own((!self.is_head && !body.is_empty()).then_some(body)))
     }
 
@@ -224,9 +267,11 @@ impl Visit {
             compartment.queued = passage.map(|passage| passage.queued()),
             route.id = lane.map(|lane| lane.route.id.as_str()),
             tenant.id = lane.and_then(|lane| admission::name_of(&lane.policy, self.who)),
-            trace.id = self.traceparent.as_ref().and_then(trace_id),
+            trace.id = self.trace_hex(),
+            span.id = self.span_hex(),
             request.id = std::str::from_utf8(self.request_id.as_bytes()).unwrap_or_default(),
-            "bulkhead.request.rejected"
+            "{}",
+            event::REQUEST_REJECTED
         );
     }
 }
@@ -239,6 +284,9 @@ impl Drop for Visit {
         // Dropped while the answer was being waited for: nobody is there to get it, or it is told
         // of the end of the process, and counted with that.
         let reason = gone(&self.connection);
+        if let Some(trail) = &self.trail {
+            trail.cut(reason);
+        }
         if reason != Reason::Draining {
             self.core.outcomes().count(reason);
         }

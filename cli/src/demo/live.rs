@@ -41,6 +41,7 @@ pub(super) fn run(play: Play, dashboard: SocketAddr) -> Result<(), Failure> {
         behind_tls_proxy: false,
         alerts: control_plane::alerts::AlertConfig::default(),
         history: control_plane::history::HistorySettings::default(),
+        telemetry: Default::default(),
     })?;
     let source = gateway::Source::ControlPlane {
         url: format!("http://{}", control_plane.dashboard()),

@@ -29,7 +29,7 @@ use crate::{log, output};
 const LOG_FILTER: &str = "error";
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
-    let _log = log::start(LOG_FILTER)?;
+    let _log = log::start(LOG_FILTER, telemetry::Handle::default())?;
     let play = Play::of_seconds(args.seconds);
     if args.once {
         once(play, args.output)

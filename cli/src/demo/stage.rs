@@ -40,6 +40,7 @@ pub(super) fn gateway(
         drain_timeout: Duration::from_secs(1),
         id: format!("demo-{}", mode.name()),
         forbidden,
+        telling: gateway::Telling::default(),
     })?;
     if running.wait_live(LIVE_MAX) {
         return Ok(running);

@@ -70,6 +70,7 @@ pub(super) fn config(
         import: settings.path("policy"),
         import_document,
         behind_tls_proxy: settings.switch("behind_tls_proxy"),
+        telemetry: start.telemetry.handle(),
         alerts: alert_config(start)?,
         history: history(settings),
     })

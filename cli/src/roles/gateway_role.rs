@@ -15,7 +15,12 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<(), Failure> {
     let start = Start::new(args.flags(), args.common.config.clone())?;
     let source = source(&start)?;
     let settings = &start.settings;
-    let config = serving::config(settings, source, settings.text("id").map(str::to_owned));
+    let config = serving::config(
+        settings,
+        source,
+        settings.text("id").map(str::to_owned),
+        start.telemetry.handle(),
+    );
     let drain_timeout = config.drain_timeout;
     let gateway = gateway::start(config)?;
     if output::person_reads_errors() {

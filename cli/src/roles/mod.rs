@@ -13,6 +13,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 
+use telemetry::Telemetry;
+
 pub(crate) use control_plane_role::run as control_plane;
 pub(crate) use gateway_role::run as gateway;
 pub(crate) use up::run as up;
@@ -20,7 +22,7 @@ pub(crate) use up::run as up;
 use crate::error::Failure;
 use crate::log::{self, Log};
 use crate::ready;
-use crate::settings::{Flags, Secrets, Settings, of_this_process};
+use crate::settings::{Flags, Secrets, Settings, of_telemetry, of_this_process};
 use crate::signals::{self, Event};
 
 /// What every role starts from: its settings and secrets, its log, its signals.
@@ -28,6 +30,8 @@ struct Start {
     settings: Settings,
     secrets: Secrets,
     events: Receiver<Event>,
+    /// Sends what is left when dropped; before the log, which says what was lost.
+    telemetry: Telemetry,
     /// Writes the last lines when dropped.
     _log: Log,
 }
@@ -38,8 +42,10 @@ impl Start {
         let variables = of_this_process();
         let settings = Settings::gather(flags, config, &variables)?;
         let secrets = Secrets::gather(&variables)?;
-        let log = log::start(settings.text("log").unwrap_or(log::DEFAULT_FILTER))?;
-        for warning in &settings.warnings {
+        let (telemetry, warnings) = telemetry(&settings)?;
+        let filter = settings.text("log").unwrap_or(log::DEFAULT_FILTER);
+        let log = log::start(filter, telemetry.handle())?;
+        for warning in settings.warnings.iter().chain(&warnings) {
             tracing::warn!("{warning}");
         }
         let events = signals::catch()?;
@@ -50,6 +56,7 @@ impl Start {
             settings,
             secrets,
             events,
+            telemetry,
             _log: log,
         })
     }
@@ -60,6 +67,18 @@ impl Start {
             .path("ready_file")
             .map_or(Ok(()), |path| ready::write(&path, ready))
     }
+}
+
+/// The exporter, by the standard variables, and what to warn of.
+fn telemetry(settings: &Settings) -> Result<(Telemetry, Vec<String>), Failure> {
+    let found = telemetry::Settings::read(&of_telemetry());
+    let found = found.map_err(|fault| Failure::Setting(fault.to_string()))?;
+    let warnings = found.warnings.clone();
+    let instance = match settings.text("id") {
+        Some(id) => id.to_owned(),
+        None => format!("{}-pid-{}", serving::host_name(), std::process::id()),
+    };
+    Ok((Telemetry::start(found, &instance)?, warnings))
 }
 
 /// Tokens live in memory: the kernel is told to leave every mapping out of a core dump. Where it

@@ -25,6 +25,7 @@ pub(super) fn config(
     settings: &Settings,
     source: gateway::Source,
     id: Option<String>,
+    telemetry: telemetry::Handle,
 ) -> gateway::Config {
     let listen = settings.addresses("listen", (LOOPBACK, 8080).into());
     gateway::Config {
@@ -35,11 +36,36 @@ pub(super) fn config(
         source,
         drain_timeout: settings.span("drain_timeout", DRAIN_TIMEOUT_DEFAULT),
         forbidden: Vec::new(),
+        telling: telling(settings, telemetry),
+    }
+}
+
+/// What the gateway tells, and to whom.
+fn telling(settings: &Settings, telemetry: telemetry::Handle) -> gateway::Telling {
+    let share_millionths = settings.share("access_log_share");
+    let access_log = settings.path("access_log");
+    let tenants_max = settings.count("metric_tenants");
+    gateway::Telling {
+        telemetry,
+        access_log: access_log.map(|path| gateway::AccessLogConfig {
+            path,
+            share_millionths,
+        }),
+        tenants_max: tenants_max.unwrap_or(gateway::METRIC_TENANTS_DEFAULT),
     }
 }
 
 /// Host name and port: the same after a restart, another one for each gateway of a machine.
 fn name_of(listen: &[SocketAddr]) -> String {
+    let host = host_name();
+    match listen.first().map(SocketAddr::port) {
+        Some(port) if port != 0 => format!("{host}-{port}"),
+        Some(_) | None => format!("{host}-pid-{}", std::process::id()),
+    }
+}
+
+/// The name of this machine or container.
+pub(super) fn host_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host: String = host
         .trim()
@@ -47,14 +73,10 @@ fn name_of(listen: &[SocketAddr]) -> String {
         .filter(char::is_ascii_graphic)
         .take(64)
         .collect();
-    let host = if host.is_empty() {
+    if host.is_empty() {
         "gateway".to_owned()
     } else {
         host
-    };
-    match listen.first().map(SocketAddr::port) {
-        Some(port) if port != 0 => format!("{host}-{port}"),
-        Some(_) | None => format!("{host}-pid-{}", std::process::id()),
     }
 }
 

@@ -37,7 +37,12 @@ fn beside(start: &Start, control_plane: &control_plane::Running) -> Result<(), F
         // The store is in this process; a second copy could only be older.
         state_dir: None,
     };
-    let mut config = serving::config(&start.settings, source, Some(ID.to_owned()));
+    let mut config = serving::config(
+        &start.settings,
+        source,
+        Some(ID.to_owned()),
+        start.telemetry.handle(),
+    );
     config.forbidden.push(dashboard);
     let drain_timeout = config.drain_timeout;
     let gateway = gateway::start(config)?;

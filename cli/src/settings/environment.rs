@@ -36,11 +36,20 @@ const OTHERS: [&str; 6] = [
 /// Names of our variables that are shown at most, in characters.
 const NAME_CHARS_MAX: usize = 80;
 
-/// Those variables of this process that begin with the prefix and are text.
+/// Those variables of this process that begin with our prefix and are text.
 pub(crate) fn of_this_process() -> Vec<(String, String)> {
+    beginning_with(PREFIX)
+}
+
+/// The standard variables of telemetry.
+pub(crate) fn of_telemetry() -> Vec<(String, String)> {
+    beginning_with("OTEL_")
+}
+
+fn beginning_with(prefix: &str) -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| name.starts_with(PREFIX))
+        .filter(|(name, _)| name.starts_with(prefix))
         .collect()
 }
 

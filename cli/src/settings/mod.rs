@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use environment::{Secrets, client, of_this_process};
+pub(crate) use environment::{Secrets, client, of_telemetry, of_this_process};
 
 use crate::duration;
 use crate::error::Failure;
@@ -144,6 +144,13 @@ impl Settings {
     /// A percentage in millionths.
     pub(crate) fn ppm(&self, key: &'static str) -> Option<u64> {
         self.text(key).and_then(table::ppm)
+    }
+
+    /// A share in millionths, or the whole.
+    pub(crate) fn share(&self, key: &'static str) -> u32 {
+        self.text(key)
+            .and_then(table::millionths)
+            .unwrap_or(1_000_000)
     }
 
     /// A count.

@@ -49,6 +49,9 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("history_tenants", Kind::Count),
     setting("history_gib", Kind::Count),
     setting("log", Kind::Log),
+    setting("access_log", Kind::Path),
+    setting("access_log_share", Kind::Share),
+    setting("metric_tenants", Kind::Tenants),
 ];
 
 /// What a value must be.
@@ -69,10 +72,14 @@ pub(crate) enum Kind {
     AlertWindow,
     Percent,
     Log,
+    Share,
+    Tenants,
 }
 
 /// Most serving threads that can be asked for.
 const WORKERS_MAX: usize = 1024;
+/// Most tenants with series of their own.
+const METRIC_TENANTS_MAX: usize = 1000;
 
 impl Kind {
     /// The rule, for messages.
@@ -97,6 +104,8 @@ impl Kind {
             }
             Self::AlertWindow => "a span of time from 1s to 1h, like \"2m\"",
             Self::Percent => "a percentage from 0.0001% to 10%, like \"0.1%\"",
+            Self::Share => "a share from 0 to 1, like \"0.01\"",
+            Self::Tenants => "a whole number from 0 to 1000",
             Self::Log => {
                 "a level (error, warn, info, debug, trace) or a list like \"info,gateway=debug\""
             }
@@ -131,6 +140,8 @@ impl Kind {
             Self::Webhook => Webhook::new(text, None, true).is_ok(),
             Self::AlertWindow => window_ms(text).is_some(),
             Self::Percent => ppm(text).is_some(),
+            Self::Share => millionths(text).is_some(),
+            Self::Tenants => text.parse().is_ok_and(|n: usize| n <= METRIC_TENANTS_MAX),
             Self::Log => text.parse::<tracing_subscriber::filter::Targets>().is_ok(),
         }
     }
@@ -153,7 +164,8 @@ impl Kind {
             Self::Path | Self::Text => ["a", "b", "c"],
             Self::Upstreams => ["http://a:1", "/b=http://b:2", "http://c:3"],
             Self::Span => ["1s", "2s", "3s"],
-            Self::Count | Self::Limit => ["1", "2", "3"],
+            Self::Count | Self::Limit | Self::Tenants => ["1", "2", "3"],
+            Self::Share => ["0.5", "0.25", "1"],
             Self::Switch => ["true", "false", "1"],
             Self::HttpUrl => ["http://a:1", "http://b:2", "http://c:3"],
             Self::DatabaseUrl => ["sqlite://a", "sqlite://b", "sqlite://c"],
@@ -167,13 +179,30 @@ impl Kind {
     /// A value as it stands in the file.
     #[cfg(test)]
     pub(super) fn toml(self, text: &str) -> String {
-        let bare = matches!(self, Self::Count | Self::Limit | Self::Switch);
+        let bare = matches!(
+            self,
+            Self::Count | Self::Limit | Self::Switch | Self::Share | Self::Tenants
+        );
         if bare {
             text.to_owned()
         } else {
             format!("{text:?}")
         }
     }
+}
+
+/// A share as text, in millionths.
+pub(super) fn millionths(text: &str) -> Option<u32> {
+    let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
+    let is_plain = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty() || digits.len() > 6 || !is_plain(whole) || !is_plain(digits) {
+        return None;
+    }
+    let digits = format!("{digits:0<6}").parse::<u32>().ok()?;
+    let whole = whole.parse::<u32>().ok()?.checked_mul(1_000_000)?;
+    whole
+        .checked_add(digits)
+        .filter(|&share| share <= 1_000_000)
 }
 
 /// A switch as text.
@@ -237,6 +266,25 @@ mod tests {
             ("1e1%", None),
         ] {
             assert_eq!(ppm(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_are_read_to_a_millionth() {
+        for (text, share) in [
+            ("0", Some(0)),
+            ("1", Some(1_000_000)),
+            ("0.01", Some(10_000)),
+            ("0.000001", Some(1)),
+            ("1.0", Some(1_000_000)),
+            ("1.000001", None),
+            ("0.0000001", None),
+            ("-0.1", None),
+            (".5", None),
+            ("1e-3", None),
+            ("", None),
+        ] {
+            assert_eq!(millionths(text), share, "{text}");
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use compartment::Rejection;
+use telemetry::names::event;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -364,7 +365,8 @@ fn log(alert: &Alert, rules: &Rules) {
             severity,
             compartment.key = %alert.compartment,
             why = words::why(alert, rules),
-            "bulkhead.alert.fired"
+            "{}",
+            event::ALERT_FIRED
         ),
         State::Resolved => tracing::info!(
             alert.id,
@@ -372,7 +374,8 @@ fn log(alert: &Alert, rules: &Rules) {
             severity,
             compartment.key = %alert.compartment,
             why = alert.ended.map(|ended| words::ended(ended, rules)),
-            "bulkhead.alert.resolved"
+            "{}",
+            event::ALERT_RESOLVED
         ),
         State::Pending => {}
     }

@@ -49,6 +49,7 @@ pub(crate) fn config(folder: &Path) -> Config {
         behind_tls_proxy: false,
         alerts: control_plane::alerts::AlertConfig::default(),
         history: HistorySettings::default(),
+        telemetry: Default::default(),
     }
 }
 

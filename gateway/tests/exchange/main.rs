@@ -12,6 +12,8 @@
 
 mod answers;
 mod client;
+#[path = "../../../telemetry/tests/collector/mod.rs"]
+mod collector;
 mod connections;
 mod drain;
 mod h2;
@@ -21,6 +23,7 @@ mod returns;
 mod slow;
 mod streams;
 mod stub;
+mod telling;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -49,6 +52,11 @@ fn bench(routes: &[(&str, &str)]) -> Bench {
 
 /// The same with these lines in `[gateway.http]`.
 fn bench_with(http: &str, routes: &[(&str, &str)]) -> Bench {
+    bench_telling(http, routes, gateway::Telling::default())
+}
+
+/// The same, and this is told of it.
+fn bench_telling(http: &str, routes: &[(&str, &str)], telling: gateway::Telling) -> Bench {
     let stub = Stub::start();
     let mut policy = format!(
         "schema = 1\n[gateway.http]\nmax_body = \"1MiB\"\n{http}\n\
@@ -89,6 +97,7 @@ fn bench_with(http: &str, routes: &[(&str, &str)]) -> Bench {
         drain_timeout: Duration::from_secs(5),
         id: "test".to_owned(),
         forbidden: Vec::new(),
+        telling,
     })
     .unwrap();
     assert!(running.wait_live(PATIENCE));

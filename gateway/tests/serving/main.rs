@@ -57,6 +57,7 @@ fn gateway(stub: &Stub, http: &str) -> Gateway {
         drain_timeout: Duration::from_secs(5),
         id: "test".to_owned(),
         forbidden: Vec::new(),
+        telling: gateway::Telling::default(),
     })
     .unwrap();
     assert!(running.wait_live(PATIENCE));

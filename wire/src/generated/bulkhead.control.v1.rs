@@ -106,6 +106,13 @@ pub struct Report {
     /// Compartments with traffic that found no place in this report.
     #[prost(uint32, tag = "7")]
     pub left_out: u32,
+    /// Telemetry that nobody took, since the boot: spans, log records, lines of the access log.
+    #[prost(uint64, tag = "10")]
+    pub dropped_spans: u64,
+    #[prost(uint64, tag = "11")]
+    pub dropped_logs: u64,
+    #[prost(uint64, tag = "12")]
+    pub dropped_access_lines: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, ::prost::Message)]
