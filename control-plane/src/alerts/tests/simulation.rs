@@ -90,9 +90,10 @@ struct Traffic {
 
 fn traffic(rng: &mut Rng, kind: Kind) -> Traffic {
     let base = rng.range(3.0, 30.0);
-    let limit = match kind {
-        Kind::Undersized => u32::try_from(whole(base * 1.02).max(2)).unwrap(),
-        _ => (2..400).find(|n| erlang_b(base, *n) <= 0.000_5).unwrap(),
+    let limit = if kind == Kind::Undersized {
+        u32::try_from(whole(base * 1.02).max(2)).unwrap()
+    } else {
+        (2..400).find(|n| erlang_b(base, *n) <= 0.000_5).unwrap()
     };
     let phase = rng.range(0.0, 6.0);
     let day = |tick: usize| {
@@ -121,12 +122,11 @@ fn traffic(rng: &mut Rng, kind: Kind) -> Traffic {
         let (slower, surge) = (rng.range(8.0, 60.0), rng.range(1.6, 2.2));
         for tick in at..at + long {
             hurt[tick] = true;
-            match kind {
-                Kind::Latency => load[tick] *= slower,
-                _ => {
-                    load[tick] = load[tick].max(base * surge);
-                    extra[tick] = load[tick] / (base * day(tick));
-                }
+            if kind == Kind::Latency {
+                load[tick] *= slower;
+            } else {
+                load[tick] = load[tick].max(base * surge);
+                extra[tick] = load[tick] / (base * day(tick));
             }
         }
     }
