@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::support::{Plane, config, policy, policy_file};
-use control_plane::store::{NewGeneration, Store, StoreError, Written};
+use control_plane::store::{AlertFilter, AlertRow, NewGeneration, Store, StoreError, Written};
 use control_plane::{Config, StartError};
 use serde_json::{Value, json};
 use sqlx::{Connection as _, Executor as _, Row as _};
@@ -385,4 +385,68 @@ fn a_write_of_another_process_is_seen() {
         plane.patch("route/a", &json!({"limit": 7})).json()["generation"],
         json!(3)
     );
+}
+
+fn alert(id: u64, state: &'static str, resolved_ms: Option<i64>) -> AlertRow {
+    AlertRow {
+        id,
+        compartment: format!("route/r{}", id % 2),
+        state,
+        severity: if id.is_multiple_of(3) {
+            "ticket"
+        } else {
+            "page"
+        },
+        resolved_ms,
+        body: format!("{id} {state}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn alerts_are_found_by_what_they_are_and_the_oldest_go() {
+    let (_folder, store, url) = fresh().await;
+    let firing = vec![alert(1, "firing", None), alert(2, "firing", None)];
+    store.put_alerts(firing).await.unwrap();
+    store
+        .put_alerts(vec![alert(2, "resolved", Some(500))])
+        .await
+        .unwrap();
+    let (lately, newest) = store.alerts_since(501).await.unwrap();
+    assert_eq!(
+        (lately.as_slice(), newest),
+        (["1 firing".to_owned()].as_slice(), 2)
+    );
+    assert_eq!(store.alerts_since(500).await.unwrap().0.len(), 2);
+    let many = (3..=10_100)
+        .map(|id| alert(id, "resolved", Some(600)))
+        .collect();
+    store.put_alerts(many).await.unwrap();
+    let list = async |filter: AlertFilter, count| store.alerts(&filter, count).await.unwrap();
+    let all = list(AlertFilter::default(), 3).await;
+    assert_eq!(all, ["10100 resolved", "10099 resolved", "10098 resolved"]);
+    let narrow = AlertFilter {
+        state: "resolved".to_owned(),
+        severity: "ticket".to_owned(),
+        compartment: "route/r1".to_owned(),
+        before: Some(10_000),
+    };
+    assert_eq!(list(narrow, 2).await, ["9999 resolved", "9993 resolved"]);
+    let old = AlertFilter {
+        before: Some(101),
+        ..AlertFilter::default()
+    };
+    assert_eq!(
+        list(old, 500).await,
+        ["1 firing"],
+        "what fires stays, however old"
+    );
+    store.put_alert_windows("one".to_owned()).await.unwrap();
+    store.put_alert_windows("two".to_owned()).await.unwrap();
+    store.close().await;
+    assert!(matches!(
+        store.put_alerts(Vec::new()).await,
+        Err(StoreError::Closed)
+    ));
+    let again = Store::open(&url).await.unwrap();
+    assert_eq!(again.alert_windows().await.unwrap().as_deref(), Some("two"));
 }

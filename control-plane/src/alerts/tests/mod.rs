@@ -1,6 +1,7 @@
 //! Scenarios: traffic in, alerts out, second by second; a day of them takes a blink. Separate for
 //! length; no product code.
 
+mod notices;
 mod simulation;
 
 use compartment::Level;
