@@ -88,8 +88,10 @@ async fn pass(
     let mut timer = Timer::new(&core.timers);
     let terms = retry::terms(lane.0.route.retry.as_ref(), &parts.method, &parts.headers);
     let limit = asked.body_bytes_max(visit);
+    // HTTP/2 may say that a request was not looked at: then it is sent anew.
+    let keep = terms.is_some() || lane.0.route.http2;
     let body = body.take().filter(|body| !body.is_end_stream());
-    let pump = body.map(|body| Pump::new(body, limit, terms.is_some()));
+    let pump = body.map(|body| Pump::new(body, limit, keep));
     let permits = match entry {
         Entry::Admitted(permits) => permits,
         Entry::Refused(refusal) => return Err(Stop::from(refusal).into()),

@@ -111,14 +111,13 @@ impl Attempts<'_> {
 
     /// Nobody has looked at the request, and all of it can be sent from its beginning.
     fn may_resend(&self) -> bool {
-        let Some(pump) = &self.pump else {
-            return true;
-        };
-        if pump.can_repeat() {
-            pump.rewind();
-            return true;
-        }
-        !pump.was_taken()
+        self.pump.as_ref().is_none_or(|pump| {
+            let may = pump.can_resend();
+            if may {
+                pump.rewind();
+            }
+            may
+        })
     }
 }
 

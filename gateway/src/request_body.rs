@@ -56,8 +56,6 @@ struct State {
     starved: bool,
     /// Frames read: tells progress.
     frames: u64,
-    /// Anything was taken.
-    taken: bool,
     /// Kept for upstreams that can be sent some.
     trailers: Option<HeaderMap>,
 }
@@ -77,7 +75,6 @@ impl Pump {
             fault: None,
             starved: false,
             frames: 0,
-            taken: false,
             trailers: None,
         })))
     }
@@ -100,9 +97,10 @@ impl Pump {
         state.source.is_none() && !left
     }
 
-    /// True when anything of it was taken to be sent.
-    pub(crate) fn was_taken(&self) -> bool {
-        self.0.borrow().taken
+    /// True when all that was read is here and can be sent again; the rest may still come.
+    pub(crate) fn can_resend(&self) -> bool {
+        let state = self.0.borrow();
+        state.kept.is_some() && state.fault.is_none()
     }
 
     /// The trailers that came at its end, cleaned.
@@ -230,7 +228,6 @@ impl State {
         match self.ahead.pop_front() {
             Some(data) => {
                 self.ahead_bytes -= data.len();
-                self.taken = true;
                 Poll::Ready(Some(Ok(data)))
             }
             None if self.source.is_none() => Poll::Ready(None),

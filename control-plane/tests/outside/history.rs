@@ -33,7 +33,7 @@ async fn report(gateway: &Gateway, boot: &str, second: u64, compartments: Vec<Co
         sequence: second,
         at_unix_ms: i64::MAX,
         uptime_us: second * 1_000_000,
-        left_out: 0,
+        ..Report::default()
     };
     gateway.say(from_gateway::Message::Report(report)).await;
 }

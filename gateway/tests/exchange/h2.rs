@@ -90,6 +90,13 @@ impl H2 {
         self.read(asked, true)
     }
 
+    /// What came after the body.
+    pub(crate) fn trailers(&self, asked: &mut Asked) -> Option<HeaderMap> {
+        let body = asked.body.as_mut().unwrap();
+        let reading = async { timeout(PATIENCE, body.trailers()).await };
+        self.runtime.block_on(reading).unwrap().unwrap()
+    }
+
     /// Gives no room for more: waits for the cut that has to come.
     pub(crate) fn cut(&self, asked: &mut Asked) -> Option<Reason> {
         self.read(asked, false).unwrap_err()

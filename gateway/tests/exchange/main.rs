@@ -17,6 +17,7 @@ mod collector;
 mod connections;
 mod drain;
 mod h2;
+mod http2_upstream;
 mod queue;
 mod retries;
 mod returns;
@@ -50,16 +51,29 @@ fn bench(routes: &[(&str, &str)]) -> Bench {
     bench_with("body_idle_timeout = \"500ms\"", routes)
 }
 
+/// An upstream that no route of a test uses.
+const NO_H2: &str = "endpoints = [\"http://127.0.0.1:9\"]";
+
 /// The same with these lines in `[gateway.http]`.
 fn bench_with(http: &str, routes: &[(&str, &str)]) -> Bench {
-    bench_telling(http, routes, gateway::Telling::default())
+    bench_of(NO_H2, http, routes, gateway::Telling::default())
 }
 
 /// The same, and this is told of it.
 fn bench_telling(http: &str, routes: &[(&str, &str)], telling: gateway::Telling) -> Bench {
+    bench_of(NO_H2, http, routes, telling)
+}
+
+/// The same with these lines in `[upstreams.h2]`, which the route `h2` is for.
+fn bench_over(h2: &str, http: &str, routes: &[(&str, &str)]) -> Bench {
+    bench_of(h2, http, routes, gateway::Telling::default())
+}
+
+fn bench_of(h2: &str, http: &str, routes: &[(&str, &str)], telling: gateway::Telling) -> Bench {
     let stub = Stub::start();
     let mut policy = format!(
         "schema = 1\n[gateway.http]\nmax_body = \"1MiB\"\n{http}\n\
+         [upstreams.h2]\n{h2}\n\
          [upstreams.stub]\nendpoints = [\"http://{}\"]\n\
          [upstreams.dead]\nendpoints = [\"http://{}\"]\nconnect_timeout = \"1s\"\n\
          [upstreams.silent]\nendpoints = [\"http://{}\"]\nconnect_timeout = \"300ms\"\n\
@@ -74,7 +88,7 @@ fn bench_telling(http: &str, routes: &[(&str, &str)], telling: gateway::Telling)
     );
     for (id, more) in routes {
         let upstream = match *id {
-            "dead" | "half" | "silent" | "nameless" => id,
+            "dead" | "half" | "silent" | "nameless" | "h2" => id,
             _ => "stub",
         };
         let one = if more.contains("compartment") {
