@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use compartment::policy::{Value, check};
 use compartment::{
     Caller, CellCache, Class, Compartment, Entry, Fittings, Hull, Key, Lane, Limit, Moment,
-    Passage, TenantCompartment, enter,
+    Passage, Seat, TenantCompartment, enter,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -35,6 +35,12 @@ upstream = "u"
 compartment = { limit = 500, reserved = 100, tenant_limit = 400 }
 
 [[routes]]
+id = "judged"
+path = "/judged"
+upstream = "u"
+compartment = { limit = 400, reserved = 100, mode = "shadow", candidate = 300 }
+
+[[routes]]
 id = "full"
 path = "/full"
 upstream = "u"
@@ -43,11 +49,11 @@ compartment = { limit = 1 }
 
 /// A host as a gateway is one: a handle that counts its own references without atomics.
 #[derive(Clone)]
-struct Here(Rc<(Arc<Fittings>, usize)>);
+struct Here(Rc<(Arc<Fittings>, usize, Option<Seat>)>);
 
 impl Here {
-    fn new(fittings: &Arc<Fittings>, route: usize) -> Self {
-        Self(Rc::new((Arc::clone(fittings), route)))
+    fn new(fittings: &Arc<Fittings>, route: usize, seat: Option<Seat>) -> Self {
+        Self(Rc::new((Arc::clone(fittings), route, seat)))
     }
 }
 
@@ -63,11 +69,18 @@ impl Lane for Here {
     fn now_us(&self) -> u64 {
         black_box(1_000_000)
     }
+
+    fn seat(&self) -> Option<&Seat> {
+        self.0.2.as_ref()
+    }
 }
 
-fn fittings() -> Arc<Fittings> {
+/// Two serving threads may count in cells of their own.
+fn fittings() -> (Hull, Arc<Fittings>) {
     let document: Value = toml::from_str(POLICY).unwrap();
-    Arc::new(Hull::new().apply(&check(&document).unwrap(), 1))
+    let hull = Hull::with_cores(2);
+    let fittings = Arc::new(hull.apply(&check(&document).unwrap(), 1));
+    (hull, fittings)
 }
 
 fn caller() -> Caller {
@@ -108,27 +121,36 @@ fn benches(criterion: &mut Criterion) {
         criterion.bench_function("one level, two threads", |bench| bench.iter(admit));
     });
 
-    let fittings = fittings();
-    let (here, mut cache) = (Here::new(&fittings, 0), CellCache::new());
+    let (hull, fittings) = fittings();
+    let mut cache = CellCache::new();
     let anybody = Caller {
         tenant: None,
         route_limit: None,
         ..caller()
     };
-    criterion.bench_function("three levels, one thread", |bench| {
-        bench.iter(|| {
-            drop(black_box(enter(
-                here.clone(),
-                black_box(anybody),
-                &mut cache,
-            )))
+    // What a serving thread does, what judging adds, and what it costs to share the counts.
+    for (name, route, seat) in [
+        ("three levels, one thread", 0, hull.seat()),
+        ("three levels, judged by two ghosts", 1, hull.seat()),
+        ("three levels, counts shared", 0, None),
+    ] {
+        let here = Here::new(&fittings, route, seat);
+        criterion.bench_function(name, |bench| {
+            bench.iter(|| {
+                drop(black_box(enter(
+                    here.clone(),
+                    black_box(anybody),
+                    &mut cache,
+                )))
+            });
         });
-    });
+    }
+    let here = Here::new(&fittings, 0, hull.seat());
     criterion.bench_function("five levels, one thread", |bench| {
         bench.iter(|| five(&here, &mut cache));
     });
     let beside = || {
-        let (here, mut cache) = (Here::new(&fittings, 0), CellCache::new());
+        let (here, mut cache) = (Here::new(&fittings, 0, hull.seat()), CellCache::new());
         (0..1000).for_each(|_| five(&here, &mut cache));
     };
     together(beside, || {
@@ -137,7 +159,7 @@ fn benches(criterion: &mut Criterion) {
         });
     });
 
-    let full = Here::new(&fittings, 1);
+    let full = Here::new(&fittings, 2, None);
     let _held = enter(full.clone(), anybody, &mut cache);
     criterion.bench_function("refused by a full route", |bench| {
         bench.iter(|| {
