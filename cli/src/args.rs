@@ -25,7 +25,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run control plane, dashboard and one gateway in one process
-    Up(UpArgs),
+    Up(Box<UpArgs>),
     /// Run a gateway alone
     Gateway(GatewayArgs),
     /// Run the control plane and the dashboard alone

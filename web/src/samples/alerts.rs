@@ -88,7 +88,8 @@ fn page(frame: Frame, active: Vec<AlertRow>, recent: Vec<AlertRow>) -> AlertsPag
             words: "Fires when a compartment was at its limit for at least 80 % of the last 2 min \
                     and more than 1.44 % of its requests and at least 20 were refused meanwhile."
                 .to_owned(),
-            promql: "bulkhead:saturated:ratio_rate2m >= 0.8\nand bulkhead:rejected:increase2m >= 20",
+            promql: "bulkhead:saturated:ratio_rate2m >= 0.8\n\
+                     and bulkhead:rejected:increase2m >= 20",
         }],
         receivers: Receivers {
             pages: Some("pager.example:9000".to_owned()),
