@@ -79,9 +79,9 @@ fn empty_pipe() -> std::process::ChildStdout {
 fn an_unknown_command_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     for args in [
-        &["advice"][..],
+        &["drill"][..],
         &["up", "--listen-tls", "x"],
-        &["get", "alerts"],
+        &["get", "nothing"],
         &["size"],
     ] {
         code(folder.path(), args, 2);

@@ -139,11 +139,15 @@ impl Table {
         chunk.get(at % CHUNK)
     }
 
-    /// Takes what is overdue from its owners.
-    pub(crate) fn take_overdue(&self, now_us: u64, each: &mut dyn FnMut(Claim)) {
+    /// Takes from its owners what `overdue` says of; the rest stays theirs.
+    pub(crate) fn take_overdue(
+        &self,
+        overdue: &dyn Fn(&Claim) -> bool,
+        each: &mut dyn FnMut(Claim),
+    ) {
         let chunks = self.chunks.iter().filter_map(OnceLock::get);
         for place in chunks.flat_map(|chunk| chunk.iter()) {
-            place.take(|claim| now_us > claim.until_us).map(&mut *each);
+            place.take(overdue).map(&mut *each);
         }
     }
 

@@ -5,7 +5,7 @@
 //! the owner held, once; the owner, should it come after all, gives nothing. It must never be
 //! called by a request.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::claim::Claim;
@@ -118,8 +118,10 @@ impl Hull {
         }
         let mut taken = Vec::new();
         let rosters = lock(&self.rosters);
-        self.seats.take_overdue(now_us, &mut |claim| {
-            // A way is kept while a permit is out by it.
+        // A claim whose way is forgotten stays its owner's: taken, nobody could give it back.
+        let overdue =
+            |claim: &Claim| now_us > claim.until_us && rosters.ways.get(claim.passage).is_some();
+        self.seats.take_overdue(&overdue, &mut |claim| {
             if let Some(passage) = rosters.ways.get(claim.passage) {
                 let tenant = rosters.tenants.find(|tenant| tenant.id == claim.tenant);
                 taken.push((claim, passage.clone(), tenant));
@@ -135,6 +137,28 @@ impl Hull {
             }
         });
         leaks.collect()
+    }
+
+    /// What those who are in flight now have held so far, by the key of each shared compartment:
+    /// together with the holds of those who ended, all that is in flight over time.
+    pub fn held_so_far_us(&self, now_us: u64) -> HashMap<Arc<str>, u64> {
+        let mut by_way: HashMap<u64, u64> = HashMap::new();
+        self.seats.each_live(&mut |claim| {
+            let held_us = by_way.entry(claim.passage).or_default();
+            *held_us = held_us.saturating_add(now_us.saturating_sub(claim.since_us));
+        });
+        let mut by_key: HashMap<Arc<str>, u64> = HashMap::new();
+        let rosters = lock(&self.rosters);
+        for (way, held_us) in by_way {
+            let Some(passage) = rosters.ways.get(way) else {
+                continue;
+            };
+            for gauge in [passage.route(), passage.upstream(), passage.gateway()] {
+                let sum = by_key.entry(Arc::clone(gauge.key())).or_default();
+                *sum = sum.saturating_add(held_us);
+            }
+        }
+        by_key
     }
 
     /// The ways that permits are out by.

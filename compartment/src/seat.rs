@@ -41,9 +41,13 @@ impl Seats {
     }
 
     /// Takes what is overdue from its owners.
-    pub(crate) fn take_overdue(&self, now_us: u64, each: &mut dyn FnMut(Claim)) {
+    pub(crate) fn take_overdue(
+        &self,
+        overdue: &dyn Fn(&Claim) -> bool,
+        each: &mut dyn FnMut(Claim),
+    ) {
         let tables = self.tables.iter();
-        tables.for_each(|table| table.take_overdue(now_us, each));
+        tables.for_each(|table| table.take_overdue(overdue, each));
     }
 }
 

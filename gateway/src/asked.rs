@@ -116,7 +116,7 @@ impl Asked {
     /// anybody keeps: its age bounds it.
     pub(crate) fn body_bytes_max(&self, visit: &Visit) -> u64 {
         match self.lane.stream_terms() {
-            Some(_) if visit.grpc => u64::MAX,
+            Some(terms) if terms.grpc && visit.grpc => u64::MAX,
             Some(_) | None => self.lane.0.route.body_bytes_max,
         }
     }

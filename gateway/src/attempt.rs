@@ -207,13 +207,15 @@ impl<'a> Attempts<'a> {
                 let idle = poll_fn(|cx| Poll::Ready(pool.take(now_us, cx))).await;
                 let wire = match idle {
                     Some(wire) => wire,
-                    None => match self.dial(pool, |stream| Wire::new(stream, now_us)).await? {
-                        Ok(wire) => wire,
-                        Err(why) => {
-                            unreached = why;
-                            break;
+                    None => {
+                        match Box::pin(self.dial(pool, |stream| Wire::new(stream, now_us))).await? {
+                            Ok(wire) => wire,
+                            Err(why) => {
+                                unreached = why;
+                                break;
+                            }
                         }
-                    },
+                    }
                 };
                 if let Some((response, wire)) = self.send(wire).await? {
                     let pool = Rc::clone(pool);

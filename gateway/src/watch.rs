@@ -57,9 +57,11 @@ impl Watch {
         let now_us = self.clock.now_us();
         self.looks = self.looks.wrapping_add(1);
         let mut seen = HashMap::with_capacity(self.known.len());
+        let so_far_us = live.hull().held_so_far_us(now_us);
         for figures in live.hull().shared_figures(now_us) {
             let mut watched = self.known.remove(&figures.key).unwrap_or_default();
-            if watched.follow(&figures, now_us) {
+            let so_far_us = so_far_us.get(figures.key.as_str()).copied();
+            if watched.follow(&figures, so_far_us.unwrap_or(0), now_us) {
                 live.hull().suspect_leak(&figures.key, watched.suspected);
             }
             seen.insert(figures.key, watched);
@@ -88,12 +90,13 @@ fn difference(figures: &Figures) -> i128 {
 }
 
 impl Watched {
-    /// True when what is suspected of it has changed.
-    fn follow(&mut self, figures: &Figures, now_us: u64) -> bool {
+    /// True when what is suspected of it has changed. `so_far_us` is what known permits that are
+    /// still out have held: a stream that lives for an hour is not lost.
+    fn follow(&mut self, figures: &Figures, so_far_us: u64, now_us: u64) -> bool {
         self.count(figures);
         let residual = self.little.observe(Sums {
             now_us,
-            in_flight_us: figures.in_flight_us,
+            in_flight_us: figures.in_flight_us.saturating_sub(so_far_us),
             held_us: figures.hold.sum_us(),
         });
         let (before, now) = (self.suspected, self.little.suspects());
@@ -186,12 +189,26 @@ mod tests {
         };
         let mut changes = 0;
         for n in 0..=compartment::LITTLE_WINDOWS as u64 {
-            changes += u32::from(watched.follow(&at(n, 1), n * window_us));
+            changes += u32::from(watched.follow(&at(n, 1), 0, n * window_us));
         }
         assert_eq!((changes, watched.suspected), (1, true));
         let n = compartment::LITTLE_WINDOWS as u64 + 1;
         // The window in which it came back.
-        assert!(watched.follow(&at(n, 0), n * window_us));
+        assert!(watched.follow(&at(n, 0), 0, n * window_us));
         assert!(!watched.suspected);
+    }
+
+    #[test]
+    fn a_permit_that_is_held_long_within_its_bound_is_not_lost() {
+        let mut watched = Watched::default();
+        let window_us = compartment::LITTLE_WINDOW_US;
+        for n in 0..10 {
+            let out = Figures {
+                in_flight: 1,
+                in_flight_us: n * window_us,
+                ..figures("route/a/stream", 10)
+            };
+            assert!(!watched.follow(&out, n * window_us, n * window_us));
+        }
     }
 }

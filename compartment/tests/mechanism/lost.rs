@@ -94,3 +94,26 @@ fn places_are_used_again_and_a_way_is_kept_as_long_as_it_is_needed() {
     drop(held);
     all_returned(&hull);
 }
+
+/// What is in flight over time is what those who ended have held, and those who are out so far.
+#[test]
+fn a_permit_that_is_out_for_long_is_explained_by_what_it_has_held_so_far() {
+    let (hull, snapshot, lane) = setup();
+    let began_us = snapshot.clock.load(Ordering::Relaxed);
+    let long = take(&lane, snapshot.caller(0, 0));
+    for minutes in 1..=10 {
+        let now_us = began_us + minutes * 60_000_000;
+        snapshot.clock.store(now_us, Ordering::Relaxed);
+        drop(take(&lane, snapshot.caller(0, 0)));
+        let so_far_us = hull.held_so_far_us(now_us);
+        for figures in hull.shared_figures(now_us) {
+            let so_far_us = so_far_us.get(figures.key.as_str()).copied().unwrap_or(0);
+            let explained_us = figures.hold.sum_us() + so_far_us;
+            // The hold of nothing counts as a microsecond.
+            let apart_us = figures.in_flight_us.abs_diff(explained_us);
+            assert!(apart_us <= minutes, "{}: {apart_us}", figures.key);
+        }
+    }
+    drop(long);
+    assert!(hull.held_so_far_us(u64::MAX).is_empty());
+}

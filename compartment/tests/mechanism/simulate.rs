@@ -165,7 +165,7 @@ fn a_slow_dependency_holds_its_limit_and_no_sibling_notices() {
         most = most.max(world.in_flight(0));
     }
     println!(
-        "A8: sibling refused {} of {}; sick in flight at most {most} of {LIMIT}; sick refused \
+        "latency step: sibling refused {} of {}; sick in flight at most {most} of {LIMIT}; sick refused \
          before {:.2} %, in the step {:.1} %, after {:.2} %",
         refused[0],
         asked[0],
@@ -260,13 +260,13 @@ fn bursts_are_lent_and_paid_for_and_no_guarantee_is_ever_broken() {
     };
     let hard = run(10, 10, 0, true);
     let hard_refused = percent(hard.healthy_refused, hard.healthy);
-    println!("A9: hard partitions: healthy refused {hard_refused:.2} % in the incident");
+    println!("bursts: hard partitions: healthy refused {hard_refused:.2} % in the incident");
     for (reserved, spare) in [(7, 60), (6, 80)] {
         let calm = run(200, reserved, spare, false);
         let noisy = run(200, reserved, spare, true);
         let refused = percent(noisy.healthy_refused, noisy.healthy);
         println!(
-            "A9: {spare} spare with credits: {:.2} % refused in normal bursts, healthy refused \
+            "bursts: {spare} spare with credits: {:.2} % refused in normal bursts, healthy refused \
              {refused:.2} % in the incident, breaches {} of {}",
             percent(calm.refused, calm.asked),
             calm.breaches + noisy.breaches,
@@ -349,7 +349,7 @@ fn a_share_keeps_abusers_from_what_others_need() {
     let without = run(None, 1);
     let (one, three) = (run(Some(1_000_000), 1), run(Some(1_000_000), 3));
     println!(
-        "A15: normal tenants lose {without:.1} % to one abuser without a share; with a share \
+        "tenant abuse: normal tenants lose {without:.1} % to one abuser without a share; with a share \
          {one:.3} % to one, {three:.3} % to three"
     );
     assert!(without > 20.0, "the abuser is one: {without}");
