@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::args_tools::{
-    ApplyArgs, CheckArgs, ClientArgs, DemoArgs, DiffArgs, GetArgs, HealthArgs, RollbackArgs,
-    TokenArgs, TopArgs,
+    AdviceArgs, ApplyArgs, CheckArgs, ClientArgs, DemoArgs, DiffArgs, GetArgs, HealthArgs,
+    RollbackArgs, TokenArgs, TopArgs, WhatIfArgs,
 };
 use crate::settings::Flags;
 use crate::size::SizeArgs;
@@ -50,6 +50,10 @@ pub(crate) enum Command {
     Get(GetArgs),
     /// Watch the compartments, the fullest first
     Top(TopArgs),
+    /// Show which limit the measured traffic asks for, with its arithmetic
+    Advice(AdviceArgs),
+    /// Show what another limit would do to the measured traffic
+    WhatIf(WhatIfArgs),
     /// Ask a URL, such as a gateway's /readyz: exit 0 when the answer is 2xx
     Health(HealthArgs),
     /// Work with API keys

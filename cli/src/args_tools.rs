@@ -79,6 +79,25 @@ pub(crate) struct TopArgs {
     pub(crate) client: ClientArgs,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct AdviceArgs {
+    /// One compartment, such as route/checkout; without it, all of them
+    pub(crate) key: Option<String>,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WhatIfArgs {
+    /// The compartment, such as route/checkout
+    pub(crate) key: String,
+    /// The limit that is asked about: requests in flight, or unlimited
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: String,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
 /// What `get` can list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Listed {
@@ -86,6 +105,7 @@ pub(crate) enum Listed {
     Gateways,
     Tenants,
     Alerts,
+    Findings,
 }
 
 #[derive(Debug, Args)]

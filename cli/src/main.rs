@@ -54,6 +54,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Rollback(args) => remote::rollback(&args),
         Command::Get(args) => remote::get(&args),
         Command::Top(args) => remote::top(&args),
+        Command::Advice(args) => remote::advice(&args),
+        Command::WhatIf(args) => remote::what_if(&args),
         Command::Health(args) => tools::health(&args),
         Command::Token(args) => tools::token(&args.command),
         Command::Version => tools::version(),

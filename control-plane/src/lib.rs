@@ -215,6 +215,8 @@ async fn run(
     let marker = history::marks::Marker::new(history, store, state.rollout.clone());
     background.spawn(marker.run(stopping.clone()));
     background.spawn(state.events.clone().run(state.clone()));
+    let (book, history) = (state.advice.clone(), state.history.clone());
+    background.spawn(book.run(history, state.rollout.clone(), stopping.clone()));
     let rollout = state.rollout.clone().run(stopping.clone());
     let alerts = state
         .alerts
@@ -260,6 +262,7 @@ async fn open(
         limits: limits::Limits::new(store.clone(), rollout.clone()),
         fleet: fleet::Fleet::default(),
         history,
+        advice: advice::Book::default(),
         auth: Arc::new(auth::Auth::new(config.no_login, config.admin_token.clone())),
         store,
         rollout,

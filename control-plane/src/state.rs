@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wire::Secret;
 
+use crate::advice::Book;
 use crate::alerts::Alerts;
 use crate::auth::Auth;
 use crate::clock;
@@ -33,6 +34,7 @@ pub struct AppState {
     pub(crate) history: History,
     pub(crate) live: Live,
     pub(crate) events: Events,
+    pub(crate) advice: Book,
     pub(crate) auth: Arc<Auth>,
     pub(crate) gateway_token: Secret,
     /// Tasks of the gateways' streams; awaited when the process goes down.

@@ -7,8 +7,8 @@ use askama::Template;
 use compartment::{Figures, Level, Mode};
 
 use crate::{
-    Bar, Edit, Effective, Frame, GatewayRow, Holders, NotIsolated, Reading, ReasonRow, Settable,
-    SpareUse, State, Times, edit::COMMENT_CHARS_MAX, reason_rows, text, url,
+    Bar, Edit, Effective, Frame, GatewayRow, Holders, NotIsolated, OverTime, Reading, ReasonRow,
+    Settable, SpareUse, State, Times, edit::COMMENT_CHARS_MAX, reason_rows, text, url,
 };
 
 /// The most gateways in the table.
@@ -16,7 +16,10 @@ pub const PARTS_MAX: usize = 100;
 
 /// The page of one compartment.
 #[derive(Debug, Clone, Template)]
-#[template(path = "compartment.html", blocks = ["strip", "figures", "reasons", "held"])]
+#[template(
+    path = "compartment.html",
+    blocks = ["strip", "figures", "reasons", "held", "over_time"]
+)]
 pub struct CompartmentPage {
     /// What stands around it.
     pub frame: Frame,
@@ -50,6 +53,8 @@ pub struct CompartmentPage {
     pub not_isolated: Vec<NotIsolated>,
     /// What the linter says of it.
     pub findings: Vec<FindingRow>,
+    /// What it did over time; `None` for one of which nothing is kept.
+    pub over_time: Option<OverTime>,
 }
 
 /// One finding of the linter.
@@ -114,6 +119,10 @@ impl CompartmentPage {
             self.as_figures().render()?,
             self.as_reasons().render()?,
             self.as_held().render()?,
+            match self.over_time {
+                Some(_) => self.as_over_time().render()?,
+                None => String::new(),
+            },
         ]
         .concat())
     }

@@ -20,6 +20,7 @@ mod frame;
 mod holders;
 mod isolation;
 mod lately;
+mod over_time;
 mod overview;
 mod problem;
 mod reading;
@@ -46,6 +47,7 @@ pub use frame::{Fleet, Frame, Freshness, INTERVALS_MISSED_MAX, Moment, REPORT_IN
 pub use holders::{HOLDERS_MAX, Holder, Holders, SpareUse};
 pub use isolation::{NotIsolated, not_isolated};
 pub use lately::{Lately, Look};
+pub use over_time::{AdviceCard, OverTime};
 pub use overview::{CHANGES_MAX, ChangeRow, GATEWAYS_MAX, Overview, ROWS_MAX, Row, Totals};
 pub use problem::Problem;
 pub use reading::Reading;

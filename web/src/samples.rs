@@ -10,6 +10,7 @@ use crate::{Fleet, Frame, Freshness, GatewayRow, GatewayState, Moment};
 mod alerts;
 mod compartment_page;
 mod compartment_states;
+mod over_time;
 mod overview;
 mod shadow;
 

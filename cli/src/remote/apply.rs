@@ -64,7 +64,7 @@ fn put(
 }
 
 /// Percent-encodes everything but the plain letters.
-fn encoded(text: &str) -> String {
+pub(super) fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

@@ -19,6 +19,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
         Listed::Gateways => client.json(Method::GET, "/gateways")?,
         Listed::Tenants => tenants(&client.json(Method::GET, "/policy")?),
         Listed::Alerts => client.json(Method::GET, "/alerts")?,
+        Listed::Findings => client.json(Method::GET, "/findings")?,
     };
     if args.client.output == Format::Json {
         return output::print_json(&said);
@@ -28,8 +29,18 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
         Listed::Gateways => gateways(&said),
         Listed::Tenants => tenant_table(&said),
         Listed::Alerts => alerts(&said),
+        Listed::Findings => findings(&said),
     };
     output::print(&table.text())
+}
+
+fn findings(said: &Value) -> Table {
+    let names = ["severity", "rule", "from", "path", "message"];
+    let mut table = Table::new(&names.map(|name| (name, Side::Left)));
+    for row in rows(said, "findings") {
+        table.row(names.iter().map(|name| cell(row, name)).collect());
+    }
+    table
 }
 
 /// The list in an answer: itself, or under its name.

@@ -4,6 +4,7 @@
 //! Separate from the roles: these run, say something and end. They must never read the store of a
 //! control plane by another door than its API.
 
+mod advice;
 mod apply;
 mod client;
 mod diff;
@@ -12,6 +13,7 @@ mod history;
 pub(crate) mod http;
 mod top;
 
+pub(crate) use advice::{run as advice, what_if};
 pub(crate) use apply::run as apply;
 pub(crate) use diff::{export, run as diff};
 pub(crate) use get::run as get;

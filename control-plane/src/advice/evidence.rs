@@ -92,7 +92,7 @@ impl Evidence {
         };
         Self {
             from_ms: usable.first().map_or(0, |window| window.from_ms),
-            to_ms: usable.last().map_or(0, |window| window.to_ms()),
+            to_ms: usable.last().map_or(0, |window| window.to_ms),
             windows: usable.len(),
             seconds,
             left_out: sorted.left_out.clone(),

@@ -4,15 +4,21 @@
 //! out. One place decides, so that a stronger method can replace this one. It must never be
 //! learned from an incident, nor say a number without the evidence it rests on.
 
+mod book;
+mod card;
 mod erlang;
 mod evidence;
+mod findings;
 mod what_if;
 mod windows;
 
 use compartment::{Class, LIMIT_MAX, Limit};
 use serde::Serialize;
 
+pub(crate) use self::book::Book;
+pub(crate) use self::card::{Card, Measured};
 pub use self::evidence::{Confidence, Evidence};
+pub(crate) use self::findings::findings;
 pub use self::what_if::{WhatIf, what_if};
 pub use self::windows::{LeftOut, Why, Window};
 use crate::sizing::{Exact, headroom, in_flight, suggested_limit, time};

@@ -104,6 +104,7 @@ fn measure(arrivals: &[(u64, u64)], limit: u32, minutes: u64) -> Vec<Window> {
 fn empty(minute: i64) -> Window {
     Window {
         from_ms: minute * 60_000,
+        to_ms: (minute + 1) * 60_000,
         elapsed_us: MINUTE_US,
         arrived: 0,
         rejected: 0,

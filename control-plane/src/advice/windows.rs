@@ -16,7 +16,10 @@ const SLOW_WEIGHT: u64 = 16;
 pub struct Window {
     /// When it began, in milliseconds of Unix time.
     pub from_ms: i64,
-    /// How long it was.
+    /// When it ended.
+    pub to_ms: i64,
+    /// How long it was heard of; of several gateways, each one's time added up, so that what is
+    /// divided by it is one gateway's.
     pub elapsed_us: u64,
     /// Everybody who asked, refused ones included.
     pub arrived: u64,
@@ -28,14 +31,6 @@ pub struct Window {
     pub in_flight_us: u64,
     /// How long those who ended held their slot, the wait excluded.
     pub hold: Histogram,
-}
-
-impl Window {
-    /// When it ended.
-    pub fn to_ms(&self) -> i64 {
-        let elapsed_ms = i64::try_from(self.elapsed_us / 1_000).unwrap_or(i64::MAX);
-        self.from_ms.saturating_add(elapsed_ms)
-    }
 }
 
 /// An interval that advice does not rest on, and why.
@@ -93,7 +88,7 @@ pub(super) fn sort(windows: &[Window]) -> Sorted<'_> {
                 let slowest_us = window.hold.quantile_us(990).unwrap_or(mean_us);
                 let lasts_us = slowest_us.max(window.elapsed_us);
                 let lasts_ms = i64::try_from(lasts_us / 1_000).unwrap_or(i64::MAX);
-                cooling_until_ms = cooling_until_ms.max(window.to_ms().saturating_add(lasts_ms));
+                cooling_until_ms = cooling_until_ms.max(window.to_ms.saturating_add(lasts_ms));
                 Some(Why::Incident)
             }
             _ if window.from_ms < cooling_until_ms => Some(Why::CoolDown),
@@ -102,7 +97,7 @@ pub(super) fn sort(windows: &[Window]) -> Sorted<'_> {
         match (why, mean_us) {
             (Some(why), _) => sorted.left_out.push(LeftOut {
                 from_ms: window.from_ms,
-                to_ms: window.to_ms(),
+                to_ms: window.to_ms,
                 mean_hold_us: mean_us,
                 usual_hold_us: usual_us,
                 why,
@@ -144,6 +139,7 @@ mod tests {
         hold.record_n(mean_hold_us, 100);
         Window {
             from_ms: minute * 60_000,
+            to_ms: (minute + 1) * 60_000,
             elapsed_us: MINUTE_US,
             arrived: 100,
             rejected: 0,

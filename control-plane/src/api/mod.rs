@@ -3,6 +3,7 @@
 //! Separate so that router, description and the test that compares them read the same table.
 //! Handlers read input and shape answers; they must never decide about a policy themselves.
 
+mod advice;
 mod alerts;
 mod around;
 mod compartments;
@@ -48,6 +49,10 @@ fn table() -> Vec<Route> {
             get(compartments::one).merge(patch(compartments::change)),
         ),
         ("/compartments/{key}/series", &["get"], get(series::series)),
+        ("/compartments/{key}/advice", &["get"], get(advice::one)),
+        ("/compartments/{key}/what-if", &["get"], get(advice::asked)),
+        ("/advice", &["get"], get(advice::list)),
+        ("/findings", &["get"], get(advice::findings)),
         ("/history", &["get"], get(series::history)),
         ("/generations", &["get"], get(generations::list)),
         ("/generations/{number}", &["get"], get(generations::one)),

@@ -295,7 +295,7 @@ fn time(at_s: i64) -> String {
     jiff::Timestamp::from_second(at_s).map_or_else(|_| String::new(), |at| at.to_string())
 }
 
-fn moment(at_ms: i64) -> String {
+pub(super) fn moment(at_ms: i64) -> String {
     let at = jiff::Timestamp::from_millisecond(at_ms);
     at.map_or_else(|_| String::new(), |at| format!("{at:.3}"))
 }

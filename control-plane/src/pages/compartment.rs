@@ -18,7 +18,7 @@ use web::{
 use super::edit_sent::fresh;
 use super::frame::Asked;
 use super::readings::Snapshot;
-use super::{PageError, held, html};
+use super::{PageError, held, html, over_time};
 use crate::rollout::Published;
 use crate::state::AppState;
 use crate::{limits, linter};
@@ -29,6 +29,7 @@ use crate::{limits, linter};
 pub(super) struct View {
     saved: String,
     fragment: String,
+    range: String,
 }
 
 pub(super) async fn show(
@@ -55,8 +56,14 @@ async fn shown(
     let mut page = page(state, asked, &current, key)?;
     // An address that somebody made up cannot claim a change.
     let saved = view.saved.parse::<u64>().ok();
+    // Long ranges move slowly: a live page keeps what it has of them.
+    let is_live = view.fragment == "live";
+    if !is_live || matches!(view.range.as_str(), "" | "15m" | "1h") {
+        let policy = current.policy.as_ref().ok();
+        page.over_time = Some(over_time::panel(state, policy, key, &view.range).await);
+    }
     page.saved = saved.filter(|saved| (1..=current.about.number).contains(saved));
-    Ok(if view.fragment == "live" {
+    Ok(if is_live {
         page.fragment()?
     } else {
         page.render()?
@@ -116,6 +123,7 @@ pub(super) fn page(
         not_isolated: known
             .map(|(key, policy)| not_isolated(policy, key))
             .unwrap_or_default(),
+        over_time: None,
         findings: known
             .map(|(_, policy)| findings(current, policy, key))
             .unwrap_or_default(),

@@ -9,6 +9,7 @@ mod edit;
 mod edit_sent;
 mod frame;
 mod held;
+mod over_time;
 mod overview;
 mod problem;
 mod readings;

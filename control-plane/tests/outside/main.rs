@@ -8,6 +8,7 @@
 )]
 
 mod access;
+mod advice;
 mod alerts;
 mod contradictions;
 mod events;

@@ -7,13 +7,13 @@ use std::slice;
 use compartment::policy::Value;
 use compartment::{Figures, Level, Limit, Mode, Rejection};
 
-use super::compartment_states as states;
 use super::{HOSTILE, both, figures, frame, gateway, limit, moment, one_gone, rejecting};
+use super::{compartment_states as states, over_time};
 use crate::compartment::{FindingRow, Part};
 use crate::{
     CompartmentPage, Conflict, Danger, Edit, Effective, Field, Fleet, Frame, Freshness, GatewayRow,
-    GatewayState, Holders, Lately, Look, NotIsolated, Origin, Reading, Settable, Standing, Times,
-    Versus, fields_of,
+    GatewayState, Holders, Lately, Look, NotIsolated, Origin, OverTime, Reading, Settable,
+    Standing, Times, Versus, fields_of,
 };
 
 impl CompartmentPage {
@@ -52,6 +52,9 @@ impl CompartmentPage {
             ("dangerous", dangerous()),
             ("conflict", conflict()),
             ("no_form", no_form()),
+            ("over_time", with(over_time::hour())),
+            ("nothing_recorded", with(over_time::nothing_yet())),
+            ("history_away", with(over_time::away())),
             ("queue", states::queue()),
             ("shadow", states::shadow()),
             ("candidate", states::candidate()),
@@ -61,6 +64,13 @@ impl CompartmentPage {
             ("more_fields", states::more_fields()),
             ("hostile_names", hostile()),
         ]
+    }
+}
+
+fn with(over_time: OverTime) -> CompartmentPage {
+    CompartmentPage {
+        over_time: Some(over_time),
+        ..page(vec![checkout(12, 31, 30)], both(), form("30"))
     }
 }
 
@@ -137,6 +147,7 @@ pub(super) fn page(
         effective: effective(),
         not_isolated: shared(),
         findings: Vec::new(),
+        over_time: None,
     }
 }
 

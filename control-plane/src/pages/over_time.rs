@@ -1,0 +1,261 @@
+//! The panel of what a compartment did over time, and the advice that rests on it.
+//!
+//! Separate because it reads the history, which may be slow or away: the page is then shown
+//! without it, and says why. Nothing here may decide a number of the advice.
+
+use compartment::policy::Policy;
+use compartment::{Histogram, Key};
+use web::chart::{HoldChart, Mark, POINTS_MAX, Point, Trend};
+use web::{AdviceCard, OverTime};
+
+use crate::advice::{Card, Measured, Verdict, Why};
+use crate::clock;
+use crate::history::{HistoryError, LimitChange, Point as Slot, Range, Row, Series, Step};
+use crate::state::AppState;
+
+/// Most changes of the limit that are marked.
+const MARKS_MAX: usize = 12;
+
+/// The panel for `key` over the range of this name; an hour when there is none.
+pub(super) async fn panel(
+    state: &AppState,
+    policy: Option<&Policy>,
+    key: &str,
+    range: &str,
+) -> OverTime {
+    let offered = OverTime::RANGES.iter().find(|(name, ..)| *name == range);
+    let (name, _, seconds) = offered.copied().unwrap_or(("1h", "", 3_600));
+    let empty = OverTime {
+        range: name,
+        trend: None,
+        hold: None,
+        trouble: None,
+        advice: None,
+    };
+    match filled(state, policy, key, seconds).await {
+        Ok((trend, hold, advice)) => OverTime {
+            trend,
+            hold,
+            advice,
+            ..empty
+        },
+        Err(error) => OverTime {
+            trouble: Some(error.to_string()),
+            ..empty
+        },
+    }
+}
+
+type Filled = (Option<Trend>, Option<HoldChart>, Option<AdviceCard>);
+
+async fn filled(
+    state: &AppState,
+    policy: Option<&Policy>,
+    key: &str,
+    seconds: i64,
+) -> Result<Filled, HistoryError> {
+    let to_s = clock::unix_ms().div_euclid(1_000);
+    let range = Range {
+        from_s: to_s.saturating_sub(seconds),
+        to_s,
+    };
+    let step = match seconds {
+        0..=3_600 => Step::TenSeconds,
+        3_601..=86_400 => Step::Minute,
+        _ => Step::Hour,
+    };
+    let series = state.history.series(key, range, step).await?;
+    let from_ms = series.range.from_s.saturating_mul(1_000);
+    let changes = state.history.limit_changes(key, from_ms, i64::MAX).await?;
+    let parsed = key.parse::<Key>().ok();
+    let measured = match policy.zip(parsed.as_ref()) {
+        Some((policy, key)) => Measured::read(&state.history, policy, key, to_s).await?,
+        None => None,
+    };
+    let card = measured.as_ref().map(Measured::card);
+    let trend = Some(trend(&series, &changes)).filter(|trend| !trend.is_empty());
+    let hold = hold(&series, policy, parsed.as_ref(), card.as_ref());
+    Ok((trend, hold, card.map(|card| in_words(&card))))
+}
+
+fn trend(series: &Series, changes: &[LimitChange]) -> Trend {
+    let together = series.points.len().div_ceil(POINTS_MAX).max(1);
+    let points = series.points.chunks(together).map(point);
+    let step_ms = u64::try_from(series.step.seconds())
+        .unwrap_or(1)
+        .saturating_mul(1_000);
+    let marks = changes.iter().take(MARKS_MAX).map(|change| {
+        let limit = |limit: Option<compartment::Limit>| {
+            limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string())
+        };
+        let (before, after) = (limit(change.before), limit(change.after));
+        Mark {
+            at_ms: change.at_ms,
+            text: format!(
+                "generation {}: limit {before} to {after}",
+                change.generation
+            ),
+        }
+    });
+    Trend {
+        from_ms: series.range.from_s.saturating_mul(1_000),
+        step_ms: step_ms.saturating_mul(u64::try_from(together).unwrap_or(1)),
+        points: points.collect(),
+        marks: marks.collect(),
+    }
+}
+
+/// Some slots as one; `None` when nobody was heard in any of them.
+fn point(slots: &[Slot]) -> Option<Point> {
+    let known: Vec<(&Slot, &Row)> = slots
+        .iter()
+        .filter_map(|slot| Some((slot, slot.figures.as_ref()?)))
+        .collect();
+    let covered_us: u64 = known.iter().map(|(slot, _)| slot.heard.covered_us).sum();
+    let gateway_us: u64 = known.iter().map(|(slot, _)| slot.heard.gateway_us).sum();
+    if covered_us == 0 {
+        return None;
+    }
+    let mut sum = Row::default();
+    known.iter().for_each(|(_, row)| sum.then(row));
+    let gateways = known
+        .iter()
+        .map(|(slot, _)| slot.heard.gateways)
+        .max()
+        .unwrap_or(1);
+    let share = |part_us: u64, whole_us: u64| {
+        let permille = u128::from(part_us) * 1_000 / u128::from(whole_us.max(1));
+        u64::try_from(permille).unwrap_or(u64::MAX)
+    };
+    let slots = known.last().and_then(|(_, row)| row.limit?.slots());
+    Some(Point {
+        mean_milli: share(sum.in_flight_us, covered_us),
+        peak: sum.peak,
+        // In flight is over all gateways, so what it is drawn against is too.
+        limit: slots.map(|slots| u64::from(slots).saturating_mul(gateways)),
+        arrived: sum.arrived,
+        rejected: sum.rejected,
+        saturated_permille: share(sum.saturated_us, gateway_us).min(1_000),
+    })
+}
+
+fn hold(
+    series: &Series,
+    policy: Option<&Policy>,
+    key: Option<&Key>,
+    card: Option<&Card>,
+) -> Option<HoldChart> {
+    let mut hold = Histogram::new();
+    let rows = series
+        .points
+        .iter()
+        .filter_map(|slot| slot.figures.as_ref());
+    rows.for_each(|row| hold.merge(&row.hold));
+    let mut times = Vec::new();
+    if let Some((Key::Route(id), policy)) = key.zip(policy) {
+        let route = policy.routes.iter().find(|route| route.id == *id);
+        let attempt = route.map(|route| route.timeout.attempt.as_micros());
+        let attempt_us = attempt.and_then(|us| u64::try_from(us).ok());
+        times.extend(attempt_us.map(|us| ("attempt timeout", us)));
+    }
+    times.extend(
+        card.and_then(fills_in_us)
+            .map(|us| ("time to fill at the peak", us)),
+    );
+    HoldChart::new(&hold, &times)
+}
+
+/// Limit by peak rate: in this time it is full when calls stop returning.
+fn fills_in_us(card: &Card) -> Option<u64> {
+    let slots = u128::from(card.advice.limit.slots()?);
+    let rate_milli = u128::from(card.advice.evidence.peak_rate_milli);
+    let us = (slots * 1_000_000_000).checked_div(rate_milli)?;
+    u64::try_from(us).ok().filter(|us| *us > 0)
+}
+
+fn in_words(card: &Card) -> AdviceCard {
+    let advice = &card.advice;
+    let figures = [
+        ("loss formula", &advice.loss_formula),
+        ("bursts", &advice.bursts),
+        ("rule of thumb", &advice.rule_of_thumb),
+    ];
+    let figures = figures.into_iter().filter_map(|(what, figure)| {
+        let figure = figure.as_ref()?;
+        Some((what, figure.limit, figure.because.clone()))
+    });
+    let left_out = advice
+        .evidence
+        .left_out
+        .iter()
+        .take(AdviceCard::LEFT_OUT_MAX);
+    let left_out = left_out.map(|left| {
+        let why = match left.why {
+            Why::Incident => "hold time more than twice the usual",
+            Why::CoolDown => "calls of the incident may still end in it",
+        };
+        format!("{} to {}: {why}", when(left.from_ms), when(left.to_ms))
+    });
+    AdviceCard {
+        summary: advice.summary.clone(),
+        verdict: verdict(advice.verdict),
+        figures: figures.collect(),
+        evidence: evidence(card),
+        left_out: left_out.collect(),
+        left_out_more: advice
+            .evidence
+            .left_out
+            .len()
+            .saturating_sub(AdviceCard::LEFT_OUT_MAX),
+    }
+}
+
+const fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Raise => "raise",
+        Verdict::Lower => "lower",
+        Verdict::Keep => "keep",
+        Verdict::TooLittleEvidence => "too-little",
+        Verdict::Unsettled => "unsettled",
+    }
+}
+
+fn evidence(card: &Card) -> Vec<String> {
+    let seen = &card.advice.evidence;
+    let confidence = match seen.confidence {
+        crate::advice::Confidence::Low => "low",
+        crate::advice::Confidence::Provisional => "provisional",
+        crate::advice::Confidence::Final => "final",
+    };
+    let gateway = card.gateway.as_ref();
+    let whose = gateway.map_or_else(
+        || "the average gateway".to_owned(),
+        |id| format!("gateway {id}"),
+    );
+    let mut lines = vec![format!(
+        "{} arrivals in {} s of normal traffic on {whose}; confidence {confidence}; target {} % \
+         refused for {}",
+        seen.arrivals,
+        seen.seconds,
+        seen.target * 100.0,
+        card.class.as_str(),
+    )];
+    if let Some(absorbs) = card.advice.absorbs {
+        lines.push(format!(
+            "the advised limit takes {absorbs:.2} times the peak before it refuses 1 %"
+        ));
+    }
+    if let Some(share) = card.advice.predicted_refused {
+        lines.push(format!(
+            "the limit in force refuses {:.2} % of the peak by the formula; {:.2} % were refused",
+            share * 100.0,
+            seen.refused_share * 100.0,
+        ));
+    }
+    lines
+}
+
+fn when(at_ms: i64) -> String {
+    let at = jiff::Timestamp::from_millisecond(at_ms);
+    at.map_or_else(|_| String::new(), |at| format!("{at:.0}"))
+}
