@@ -114,7 +114,7 @@ async fn pass(
     let slots = answer::slots(visit, &lane, permits);
     // Attempts run inside the permits, each with a clock of its own: a retry takes no second slot,
     // and a hung call holds none for ever.
-    let trail = visit.trail.as_ref();
+    let trail = visit.trail.as_deref();
     let mut attempts = Attempts::new(&core, &lane, pump.clone(), &mut timer, bounds, trail);
     let reply = match attempts.look_at_body().await {
         Ok(()) => {

@@ -143,7 +143,7 @@ pub(crate) struct Parts {
     /// `None`: they were given back at the head.
     pub(crate) slots: Option<Slots>,
     /// Last, so told when the permits are back and the clock was read for them.
-    pub(crate) trail: Option<Trail>,
+    pub(crate) trail: Option<Box<Trail>>,
 }
 
 impl Held {

@@ -45,8 +45,9 @@ pub(crate) struct Visit {
     pub(crate) who: Who,
     /// It came to an answer. If not, the client left before.
     pub(crate) ended: bool,
-    /// What is told of it; goes on with the answer's body.
-    pub(crate) trail: Option<Trail>,
+    /// What is told of it; goes on with the answer's body. Boxed: a connection carries the room
+    /// of a request all its life.
+    pub(crate) trail: Option<Box<Trail>>,
 }
 
 /// A request goes no further.
@@ -141,7 +142,12 @@ impl Visit {
         let request_id = given.and_then(RequestId::of_proxy);
         let request_id = request_id.unwrap_or_else(|| core.request_id(arrived_us));
         Self {
-            trail: Some(Trail::begin(&core, parts, arrived_us, &request_id)),
+            trail: Some(Box::new(Trail::begin(
+                &core,
+                parts,
+                arrived_us,
+                &request_id,
+            ))),
             request_id,
             core,
             connection,
