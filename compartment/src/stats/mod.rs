@@ -21,8 +21,11 @@ use reading::Times;
 pub(crate) use reading::{Look, unused_figures};
 
 /// How often a reader tries for a moment in which the numbers agree. A request is between two
-/// counts for some nanoseconds, so the first tries nearly always do.
-const PICTURE_TRIES: u32 = if cfg!(loom) { 2 } else { 128 };
+/// counts for some nanoseconds, so the first tries nearly always do; but a thread that is put
+/// aside between the two needs its turn, so later tries give way to it.
+const PICTURE_TRIES: u32 = if cfg!(loom) { 2 } else { 8_192 };
+/// Tries before the reader gives way.
+const EAGER_TRIES: u32 = 64;
 /// The mean hold is written for all to read when it moved by more than one part in two to this.
 const MEAN_MOVES_SHIFT: u32 = 6;
 

@@ -6,7 +6,7 @@
 use std::array::from_fn;
 use std::collections::BTreeMap;
 
-use super::{AtomicU64, Ordering, PICTURE_TRIES, Stats};
+use super::{AtomicU64, EAGER_TRIES, Ordering, PICTURE_TRIES, Stats};
 use crate::sync::statistics::lock;
 use crate::tally::{ByReason, Sums, Tally, add_holds, marked, since};
 use crate::word::{Picture, Word};
@@ -114,7 +114,7 @@ impl Stats {
     pub(crate) fn read(&self, word: &Word, now_us: u64) -> (Counts, Times) {
         let mut said = lock(&self.said);
         let mut last = self.glance(word);
-        for _ in 0..PICTURE_TRIES {
+        for tries in 0..PICTURE_TRIES {
             let next = self.glance(word);
             if next == last
                 && next.counts.agree()
@@ -124,7 +124,11 @@ impl Stats {
                 return (next.counts, times);
             }
             last = next;
-            std::hint::spin_loop();
+            if tries < EAGER_TRIES {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
         }
         // Time lags rather than jumps.
         if let Some(times) = self.times(&last, *said, now_us) {

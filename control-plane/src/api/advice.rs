@@ -26,10 +26,11 @@ pub(super) async fn one(
 ) -> Result<Response, Problem> {
     input::query(&input::parts(request).0, &[])?;
     let (current, measured) = measured(&state, &key).await?;
-    let mut body = json!(measured.card());
-    body["generation"] = json!(current.about.number);
-    body["reporting"] = json!(state.reporting_text());
-    Ok(axum::Json(body).into_response())
+    let more = [
+        ("generation", json!(current.about.number)),
+        ("reporting", json!(state.reporting_text())),
+    ];
+    Ok(axum::Json(with(json!(measured.card()), more)).into_response())
 }
 
 /// What another limit would do.
@@ -53,14 +54,16 @@ pub(super) async fn asked(
         Problem::bad_request(format!("query parameter limit = {value:?}: {LIMIT_RULE}"))
     })?;
     let (current, measured) = measured(&state, &key).await?;
-    let mut body = json!(measured.what_if(limit));
-    body["key"] = json!(key);
-    body["generation"] = json!(current.about.number);
-    body["sum"] = current
-        .policy
-        .as_ref()
-        .map_or(Json::Null, |policy| sum(policy, &key, limit));
-    Ok(axum::Json(body).into_response())
+    let policy = current.policy.as_ref();
+    let more = [
+        ("key", json!(key)),
+        ("generation", json!(current.about.number)),
+        (
+            "sum",
+            policy.map_or(Json::Null, |policy| sum(policy, &key, limit)),
+        ),
+    ];
+    Ok(axum::Json(with(json!(measured.what_if(limit)), more)).into_response())
 }
 
 /// Every card, as they were last worked out.
@@ -114,6 +117,14 @@ pub(super) async fn findings(
         "findings": rows.collect::<Vec<_>>(),
     }))
     .into_response())
+}
+
+/// An object with more fields.
+fn with<const N: usize>(mut body: Json, more: [(&str, Json); N]) -> Json {
+    if let Json::Object(fields) = &mut body {
+        fields.extend(more.map(|(name, value)| (name.to_owned(), value)));
+    }
+    body
 }
 
 async fn measured(
