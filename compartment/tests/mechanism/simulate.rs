@@ -165,8 +165,8 @@ fn a_slow_dependency_holds_its_limit_and_no_sibling_notices() {
         most = most.max(world.in_flight(0));
     }
     println!(
-        "latency step: sibling refused {} of {}; sick in flight at most {most} of {LIMIT}; sick refused \
-         before {:.2} %, in the step {:.1} %, after {:.2} %",
+        "latency step: sibling refused {} of {}; sick in flight at most {most} of {LIMIT}; sick \
+         refused before {:.2} %, in the step {:.1} %, after {:.2} %",
         refused[0],
         asked[0],
         percent(refused[1], asked[1]),
@@ -349,8 +349,8 @@ fn a_share_keeps_abusers_from_what_others_need() {
     let without = run(None, 1);
     let (one, three) = (run(Some(1_000_000), 1), run(Some(1_000_000), 3));
     println!(
-        "tenant abuse: normal tenants lose {without:.1} % to one abuser without a share; with a share \
-         {one:.3} % to one, {three:.3} % to three"
+        "tenant abuse: normal tenants lose {without:.1} % to one abuser without a share; with a \
+         share {one:.3} % to one, {three:.3} % to three"
     );
     assert!(without > 20.0, "the abuser is one: {without}");
     assert!(one <= 0.5 && three <= 0.5, "{one} {three}");
