@@ -4,12 +4,10 @@
 //! line or a zero; what is drawn stands in a table too; words go with colours. It must never
 //! measure, nor draw text inside of a drawing that is stretched.
 
-mod heat;
 mod hold;
 mod path;
 mod time;
 mod trend;
 
-pub use self::heat::{HEAT_CELLS_MAX, HEAT_ROWS_MAX, Heat, HeatRow};
 pub use self::hold::{HoldBar, HoldChart, HoldMark};
 pub use self::trend::{Mark, POINTS_MAX, Point, StackRow, TableRow, Trend};
