@@ -5,15 +5,12 @@
 //! never send a request twice unless its route, its method and the budget allow it.
 
 use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::header::UPGRADE;
 use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
-use tokio::net::TcpStream;
 
 use crate::core::{Core, OnRoute};
 use crate::headers::{Framing, TRACEPARENT, framing, names_websocket};
@@ -22,7 +19,10 @@ use crate::reason::Reason;
 use crate::request_body::{BodyFault, Pump, RequestBody};
 use crate::timer::Timer;
 use crate::trail::Trail;
-use crate::upstream::{EndpointPool, NoConnection, Source, Unreached, Wire};
+use crate::upstream::{EndpointPool, Source, Tried, Unreached};
+
+/// Most endpoints that one attempt tries to connect to.
+const ENDPOINTS_TRIED_MAX: u32 = 3;
 
 /// Why an attempt brought no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) enum Fault {
     Attempt,
     /// A bound of the whole exchange.
     Bound(Reason),
-    /// The client's body stopped coming.
+    /// The client's body stopped coming, or comes too slowly.
     BodyIdle,
     /// The client's body.
     Client(BodyFault),
@@ -97,8 +97,16 @@ pub(crate) struct Attempts<'a> {
     pub(crate) request: Option<Request<RequestBody>>,
     attempt_at_us: u64,
     waits: Option<Waits>,
+    /// How long the client was waited for before that.
+    waited_us: u64,
+    /// Until when a connection may be waited for. `None`: none was needed yet.
+    connect_until_us: Option<u64>,
+    /// By this attempt.
+    tried: Tried,
+    /// Where this attempt or an earlier one came to nothing: the last ones to be tried.
+    failed: Tried,
     /// The request asks for another protocol.
-    asks_switch: bool,
+    pub(crate) asks_switch: bool,
 }
 
 /// Since when the upstream waits for the client's own bytes.
@@ -127,6 +135,10 @@ impl<'a> Attempts<'a> {
             request: None,
             attempt_at_us: u64::MAX,
             waits: None,
+            waited_us: 0,
+            connect_until_us: None,
+            tried: Tried::default(),
+            failed: Tried::default(),
             asks_switch: false,
         }
     }
@@ -174,8 +186,9 @@ impl<'a> Attempts<'a> {
     }
 
     /// Says which endpoint is tried, and gives the request the context of this attempt.
-    fn tries(&mut self, pool: &Rc<EndpointPool>, now_us: u64) {
-        let context = self.trail.and_then(|trail| trail.tries(pool, now_us));
+    fn tries(&mut self, index: usize, pool: &EndpointPool, now_us: u64) {
+        let trail = self.trail;
+        let context = trail.and_then(|trail| trail.tries(index, pool, now_us));
         if let Some((context, request)) = context.zip(self.request.as_mut()) {
             request.headers_mut().insert(TRACEPARENT, context);
         }
@@ -193,119 +206,49 @@ impl<'a> Attempts<'a> {
         let lane = Rc::clone(&self.lane.0);
         // Of several endpoints the last one's trouble is told. A policy has at least one.
         let mut unreached = Unreached::Name;
-        for pool in lane.endpoints(now_us) {
-            self.tries(pool, self.core.now.last_us());
-            if lane.route.http2 {
+        self.tried = Tried::default();
+        self.connect_until_us = None;
+        while let Some((index, pool)) = lane.choose(now_us, self.tried, self.failed) {
+            if self.tried.count() >= ENDPOINTS_TRIED_MAX {
+                break;
+            }
+            self.tried = self.tried.with(index);
+            self.tries(index, pool, self.core.now.last_us());
+            let asked = match lane.route.http2 {
                 // Boxed: other upstreams' requests carry no room for it.
-                match Box::pin(self.over_http2(pool)).await? {
-                    Ok(reply) => return Ok(reply),
-                    Err(why) => unreached = why,
-                }
-                continue;
-            }
-            loop {
-                let idle = poll_fn(|cx| Poll::Ready(pool.take(now_us, cx))).await;
-                let wire = match idle {
-                    Some(wire) => wire,
-                    None => {
-                        match Box::pin(self.dial(pool, |stream| Wire::new(stream, now_us))).await? {
-                            Ok(wire) => wire,
-                            Err(why) => {
-                                unreached = why;
-                                break;
-                            }
-                        }
-                    }
-                };
-                if let Some((response, wire)) = self.send(wire).await? {
-                    let pool = Rc::clone(pool);
-                    let (head, incoming) = response.into_parts();
-                    let source = Source::Http1 {
-                        incoming,
-                        wire,
-                        pool,
-                    };
-                    let head = Response::from_parts(head, ());
-                    return Ok(Reply { head, source });
+                true => Box::pin(self.over_http2(pool)).await,
+                false => self.over_http1(pool).await,
+            };
+            match asked {
+                Ok(Ok(reply)) => return Ok(reply),
+                Ok(Err(why)) => unreached = why,
+                Err(fault) => {
+                    self.failed = self.failed.with(index);
+                    return Err(fault);
                 }
             }
+            self.failed = self.failed.with(index);
         }
         Err(Fault::Connect(unreached))
     }
 
-    /// A new connection, or why this endpoint gives none.
-    pub(crate) async fn dial<T, E, F>(
-        &mut self,
-        pool: &EndpointPool,
-        begin: impl FnOnce(TcpStream) -> F,
-    ) -> Result<Result<T, Unreached>, Fault>
-    where
-        F: Future<Output = Result<T, E>>,
-        NoConnection: From<E>,
-    {
-        let (core, lane) = (self.core, self.lane);
-        // Each endpoint gets its share of the time, so that one that is silent leaves some.
-        let endpoints = u64::try_from(lane.0.pools.len()).unwrap_or(1).max(1);
-        let longest = Duration::from_micros(lane.0.route.connect_us / endpoints);
-        // Boxed, as all that is rare: every request carries the size of this future.
-        let mut dial = Box::pin(core.dialler.dial(pool, longest, begin));
-        // Cancelling it closes the half-made connection; nothing has been sent.
-        let dialled = poll_fn(|cx| {
-            self.poll_client(cx)?;
-            if let Poll::Ready(dialled) = dial.as_mut().poll(cx) {
-                return Poll::Ready(Ok(dialled));
-            }
-            self.poll_bounds(cx).map(Err)
-        });
-        match dialled.await? {
-            Ok(wire) => Ok(Ok(wire)),
-            Err(error) => {
-                tracing::debug!(route.id = %lane.0.route.id, %error, "no connection");
-                Ok(Err(error.unreached()))
-            }
-        }
+    /// How long the endpoint under way may take to connect: each gets its part of what is left, so
+    /// that one that is silent leaves some, and all together no more than the policy says.
+    pub(crate) fn connect_share(&mut self) -> Duration {
+        let now_us = self.core.now.read_us();
+        let route = &self.lane.0.route;
+        let until_us = *self
+            .connect_until_us
+            .get_or_insert_with(|| now_us.saturating_add(route.connect_us));
+        let endpoints = u32::try_from(self.lane.0.pools.len()).unwrap_or(u32::MAX);
+        let tries = endpoints.min(ENDPOINTS_TRIED_MAX);
+        let left = u64::from(tries.saturating_sub(self.tried.count()).saturating_add(1));
+        Duration::from_micros(until_us.saturating_sub(now_us) / left)
     }
 
-    /// `None` when not one byte was written: the connection had been closed while it was idle,
-    /// and the request is here to be sent over another one.
-    async fn send(
-        &mut self,
-        mut wire: Box<Wire>,
-    ) -> Result<Option<(Response<Incoming>, Box<Wire>)>, Fault> {
-        let Some(request) = self.request.take() else {
-            return Err(Fault::Reset);
-        };
-        let was_idle = wire.was_used();
-        let mut sending = pin!(wire.send(request));
-        let answered = poll_fn(|cx| {
-            self.poll_client(cx)?;
-            wire.poll(cx);
-            if let Poll::Ready(answered) = sending.as_mut().poll_head() {
-                return Poll::Ready(Ok(answered));
-            }
-            if wire.has_ended() {
-                // Never seen; without it such a request would only end by its bounds.
-                return Poll::Ready(Err(Fault::Reset));
-            }
-            // The upstream may have taken what was read ahead: there is room for more.
-            self.poll_client(cx)?;
-            self.poll_bounds(cx).map(Err)
-        });
-        match answered.await? {
-            Ok(response) if is_readable(&response, self.asks_switch) => Ok(Some((response, wire))),
-            Ok(_) => Err(Fault::Protocol),
-            Err(mut error) => match error.take_message() {
-                Some(back) if was_idle => {
-                    self.request = Some(back);
-                    Ok(None)
-                }
-                _ => Err(fault_of(&error.into_error())),
-            },
-        }
-    }
-
-    /// This attempt's answer is not passed on.
-    pub(crate) fn will_repeat(&self, now_us: u64) {
+    /// This attempt's answer is not passed on, and the next one prefers another endpoint.
+    pub(crate) fn will_repeat(&mut self, now_us: u64) {
+        self.failed = self.failed.and(self.tried);
         if let Some(trail) = self.trail {
             trail.attempt_ended(None, now_us);
         }
@@ -343,10 +286,10 @@ impl<'a> Attempts<'a> {
         let (first_us, reason) = self.bounds.first();
         let (at_us, fault) = match waits {
             None => (self.attempt_at_us, Fault::Attempt),
-            Some(since_us) => (
-                since_us.saturating_add(self.bounds.body_idle_us),
-                Fault::BodyIdle,
-            ),
+            Some(since_us) => {
+                let patience_us = self.bounds.body_idle_us.min(self.patience_us());
+                (since_us.saturating_add(patience_us), Fault::BodyIdle)
+            }
         };
         let (at_us, fault) = if at_us < first_us {
             (at_us, fault)
@@ -354,6 +297,17 @@ impl<'a> Attempts<'a> {
             (first_us, Fault::Bound(reason))
         };
         self.timer.poll_until(at_us, cx).map(|_| fault)
+    }
+
+    /// How much longer the client may be waited for, after all that it was waited for before. A
+    /// stream may be silent for as long as its own bounds allow.
+    fn patience_us(&self) -> u64 {
+        if self.bounds.of_stream {
+            return u64::MAX;
+        }
+        let sent_bytes = self.pump.as_ref().map_or(0, |pump| pump.read_bytes());
+        let rate = self.core.live.least_rate;
+        rate.patience_us(sent_bytes).saturating_sub(self.waited_us)
     }
 
     /// Since when the client has sent nothing that the upstream waits for.
@@ -367,6 +321,7 @@ impl<'a> Attempts<'a> {
                 let now_us = self.core.now.read_us();
                 let stood_us = known.map_or(0, |known| now_us.saturating_sub(known.since_us));
                 self.attempt_at_us = self.attempt_at_us.saturating_add(stood_us);
+                self.waited_us = self.waited_us.saturating_add(stood_us);
                 self.waits = waiting.then_some(Waits {
                     since_us: now_us,
                     progress,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use wire::Secret;
 use wire::document::Loaded;
 
+use crate::least_rate::LeastRate;
 use crate::tell::Telling;
 
 /// One gateway process.
@@ -31,6 +32,8 @@ pub struct Config {
     pub forbidden: Vec<SocketAddr>,
     /// What it tells beside the admin port.
     pub telling: Telling,
+    /// How slowly a client may send a body.
+    pub least_rate: LeastRate,
 }
 
 /// Where policies come from.

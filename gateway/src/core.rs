@@ -25,7 +25,7 @@ use crate::running::Running;
 use crate::tarpit::Tarpit;
 use crate::tell::Tell;
 use crate::timer::Timers;
-use crate::upstream::{Dialler, EndpointPool, Pools};
+use crate::upstream::{Dialler, EndpointPool, Pools, Tried};
 
 /// How often idle connections are looked through.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ pub(crate) struct Core {
     pub(crate) ids: Ids,
     pub(crate) timers: Rc<Timers>,
     pub(crate) running: Rc<Running>,
-    pub(crate) dialler: Dialler,
+    pub(crate) dialler: Rc<Dialler>,
     pub(crate) tarpit: Tarpit,
     /// Wall-clock microseconds when the monotonic clock was at 0: for ids and for what is told,
     /// never for a bound.
@@ -132,7 +132,7 @@ impl Core {
             ids: Ids::random(),
             timers: Timers::new(clock),
             running,
-            dialler: Dialler::new(resolver, clock, own),
+            dialler: Rc::new(Dialler::new(resolver, clock, own)),
             tarpit: Tarpit::default(),
             origin_unix_us: clock::unix_us().saturating_sub(clock.now_us()),
             sampler: tell.telemetry.traces(),
@@ -299,25 +299,30 @@ impl OnRoute {
 }
 
 impl RouteLane {
-    /// The endpoints, each once, beginning with another one each time. Those that refused a
-    /// moment ago come last.
-    pub(crate) fn endpoints(&self, now_us: u64) -> impl Iterator<Item = &Rc<EndpointPool>> {
+    /// The endpoint to try next, of those that this attempt has not tried: another one each time,
+    /// and those that refused a moment ago, or that earlier attempts failed at, last.
+    pub(crate) fn choose(&self, now_us: u64, tried: Tried, failed: Tried) -> Option<Choice<'_>> {
         let turn = self.turn.get();
         self.turn.set(turn.wrapping_add(1));
         let count = self.pools.len();
-        let rotated = move |wanted: bool| {
-            let rotation = self
-                .pools
-                .iter()
-                .cycle()
-                .skip(turn.checked_rem(count).unwrap_or(0));
-            rotation
-                .take(count)
-                .filter(move |pool| pool.is_shunned(now_us) == wanted)
-        };
-        rotated(false).chain(rotated(true))
+        let mut last = None;
+        for step in 0..count {
+            let index = turn.wrapping_add(step).checked_rem(count)?;
+            if tried.has(index) {
+                continue;
+            }
+            let pool = self.pools.get(index)?;
+            if !failed.has(index) && !pool.target.is_shunned(now_us) {
+                return Some((index, pool));
+            }
+            last = last.or(Some((index, pool)));
+        }
+        last
     }
 }
+
+/// One of a route's endpoints: its place, and its connections.
+pub(crate) type Choice<'a> = (usize, &'a Rc<EndpointPool>);
 
 fn place_of(peer: IpAddr) -> usize {
     let bits = match peer {

@@ -19,6 +19,7 @@ use http::HeaderName;
 use crate::clock::whole_us;
 use crate::fallback::FixedAnswer;
 use crate::http_stats::HttpStats;
+use crate::least_rate::LeastRate;
 use crate::outcomes::Outcomes;
 use crate::route::RouteTable;
 use crate::running::{Mark, Tables};
@@ -45,6 +46,7 @@ pub(crate) struct Live {
     pub(crate) outcomes: Outcomes,
     pub(crate) via: Via,
     pub(crate) http: HttpStats,
+    pub(crate) least_rate: LeastRate,
 }
 
 #[derive(Debug)]
@@ -133,7 +135,12 @@ pub(crate) struct LiveRetry {
 
 impl Live {
     /// Nothing in force, in a process with so many serving threads.
+    #[cfg(test)]
     pub(crate) fn new(workers: usize) -> Arc<Self> {
+        Self::with(workers, LeastRate::default())
+    }
+
+    pub(crate) fn with(workers: usize, least_rate: LeastRate) -> Arc<Self> {
         Arc::new(Self {
             hull: Hull::with_cores(workers),
             current: ArcSwapOption::empty(),
@@ -144,6 +151,7 @@ impl Live {
             outcomes: Outcomes::default(),
             via: Via::random(),
             http: HttpStats::default(),
+            least_rate,
         })
     }
 

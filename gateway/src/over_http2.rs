@@ -85,26 +85,28 @@ impl Attempts<'_> {
         &mut self,
         pool: &Rc<EndpointPool>,
     ) -> Result<Result<(Stream, Lease), Unreached>, Fault> {
+        let links = &pool.links;
+        let mut place = links.line_up();
         loop {
             let way = poll_fn(|cx| {
                 self.poll_client(cx)?;
-                if let Poll::Ready(way) = pool.links.poll_way(self.core.now.last_us(), cx) {
+                let now_us = self.core.now.last_us();
+                if let Poll::Ready(way) = links.poll_way(&mut place, now_us, cx) {
                     return Poll::Ready(Ok(way));
                 }
                 self.poll_bounds(cx).map(Err)
             });
-            let dialling = match way.await? {
+            match way.await? {
                 Way::Stream(sender, lease) => return Ok(Ok((sender, lease))),
-                Way::Dial(dialling) => dialling,
-            };
-            let waiting = dialling.waiting();
-            let now_us = self.core.now.read_us();
-            let link = self
-                .dial(pool, |stream| Link::begin(stream, now_us, waiting))
-                .await?;
-            match link {
-                Ok((link, driven)) => dialling.done(link, driven),
-                Err(why) => return Ok(Err(why)),
+                Way::Unreached(why) => return Ok(Err(why)),
+                Way::Dial => {
+                    let longest = self.connect_share();
+                    let (line, born_us) = (links.line(), self.core.now.last_us());
+                    let begin = move |stream| Link::begin(stream, born_us, line);
+                    let dialler = &self.core.dialler;
+                    let dial = dialler.dial(&pool.target, longest, begin);
+                    links.dial(dialler.clock(), dial);
+                }
             }
         }
     }

@@ -118,6 +118,11 @@ impl Pump {
         self.0.borrow().frames
     }
 
+    /// Bytes read so far.
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.0.borrow().read_bytes
+    }
+
     /// Whether anything was read, or the body has ended.
     pub(crate) fn has_begun(&self) -> bool {
         let state = self.0.borrow();

@@ -113,7 +113,10 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             source,
         })?;
     let clock = Clock::start();
-    let (live, standing) = (Live::new(workers), Arc::<Standing>::default());
+    let (live, standing) = (
+        Live::with(workers, config.least_rate),
+        Arc::<Standing>::default(),
+    );
     let intake = Arc::new(Intake::new(Arc::clone(&live), Arc::clone(&standing), clock));
     let (tell, writer) = tell(config.telling)?;
     let reporter = Reporter::new(Arc::clone(&live), clock, tell.clone());

@@ -136,16 +136,14 @@ impl Trail {
     }
 
     /// An endpoint is tried. The trace context to send, where it is another than the request's.
-    pub(crate) fn tries(&self, pool: &Rc<EndpointPool>, now_us: u64) -> Option<HeaderValue> {
+    pub(crate) fn tries(
+        &self,
+        endpoint: usize,
+        pool: &EndpointPool,
+        now_us: u64,
+    ) -> Option<HeaderValue> {
         // One that gave no connection, before this one.
         self.attempt_ended(Some(Reason::UpstreamConnect), now_us);
-        let lane = self.lane.borrow();
-        let (lane, _) = lane.as_ref()?;
-        let endpoint = lane
-            .0
-            .pools
-            .iter()
-            .position(|known| Rc::ptr_eq(known, pool))?;
         self.attempt.set(Some(Attempt {
             endpoint,
             since_us: now_us,
@@ -159,7 +157,7 @@ impl Trail {
             ended_us: now_us,
             status: 0,
             error: None,
-            endpoint: pool.endpoint.clone(),
+            endpoint: pool.target.endpoint.clone(),
         };
         self.detail.as_ref()?.borrow_mut().calls(call);
         let own = Context { span_id, ..context };

@@ -53,6 +53,7 @@ fn config(file: &Path) -> Config {
         drain_timeout: Duration::from_secs(1),
         id: "alone".to_owned(),
         forbidden: Vec::new(),
+        least_rate: gateway::LeastRate::default(),
         telling: gateway::Telling::default(),
     }
 }

@@ -41,6 +41,7 @@ pub(super) fn gateway(
         id: format!("demo-{}", mode.name()),
         forbidden,
         telling: gateway::Telling::default(),
+        least_rate: gateway::LeastRate::default(),
     })?;
     if running.wait_live(LIVE_MAX) {
         return Ok(running);

@@ -36,6 +36,7 @@ pub(super) fn config(
         source,
         drain_timeout: settings.span("drain_timeout", DRAIN_TIMEOUT_DEFAULT),
         forbidden: Vec::new(),
+        least_rate: gateway::LeastRate::default(),
         telling: telling(settings, telemetry),
     }
 }

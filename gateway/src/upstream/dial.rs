@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{EndpointPool, Unreached};
+use super::{Target, Unreached};
 use crate::clock::Clock;
 use crate::resolve::{NoAddress, Resolver};
 
@@ -83,41 +83,50 @@ impl Dialler {
     /// is silent leaves some for the next.
     ///
     /// `begin` makes a connection of the socket, within the same time.
-    pub(crate) async fn dial<T, E, F>(
-        &self,
-        pool: &EndpointPool,
+    pub(crate) fn dial<T, E, F, B>(
+        self: &Rc<Self>,
+        target: &Rc<Target>,
         longest: Duration,
-        begin: impl FnOnce(TcpStream) -> F,
-    ) -> Result<T, NoConnection>
+        begin: B,
+    ) -> impl Future<Output = Result<T, NoConnection>> + use<T, E, F, B>
     where
+        B: FnOnce(TcpStream) -> F,
         F: Future<Output = Result<T, E>>,
         NoConnection: From<E>,
     {
-        let dialled = timeout(longest, async {
-            let stream = self.dial_any(pool, longest).await?;
-            Ok(begin(stream).await?)
-        });
-        let dialled = dialled.await;
-        let dialled = dialled.unwrap_or(Err(NoConnection::Timeout));
-        if dialled.is_err() {
-            pool.shun(self.clock.now_us());
-            self.resolver.doubt(&pool.endpoint.host);
+        // Its own: who waits for it may be more than whoever began it.
+        let (dialler, target) = (Rc::clone(self), Rc::clone(target));
+        async move {
+            let dialled = timeout(longest, async {
+                let stream = dialler.dial_any(&target, longest).await?;
+                Ok(begin(stream).await?)
+            });
+            let dialled = dialled.await;
+            let dialled = dialled.unwrap_or(Err(NoConnection::Timeout));
+            if dialled.is_err() {
+                target.shun(dialler.clock.now_us());
+                dialler.resolver.doubt(&target.endpoint.host);
+            }
+            dialled
         }
-        dialled
+    }
+
+    pub(crate) const fn clock(&self) -> Clock {
+        self.clock
     }
 
     async fn dial_any(
         &self,
-        pool: &EndpointPool,
+        target: &Target,
         longest: Duration,
     ) -> Result<TcpStream, NoConnection> {
         // Told apart from a silent endpoint: another machine has to be looked at.
-        let asked = timeout(longest, self.resolver.addresses(&pool.endpoint.host)).await;
+        let asked = timeout(longest, self.resolver.addresses(&target.endpoint.host)).await;
         let addresses = asked.map_err(|_| NoConnection::NameTimeout)??;
         let share = longest / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut last = NoConnection::Name(NoAddress);
         for &address in addresses.iter() {
-            let address = SocketAddr::new(address, pool.endpoint.port);
+            let address = SocketAddr::new(address, target.endpoint.port);
             if self.is_forbidden(address) {
                 last = NoConnection::Forbidden;
                 continue;

@@ -18,8 +18,10 @@ use h2::{Ping, PingPong};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
+use super::line::Line;
+
 /// Most streams on one connection, whatever the other side allows.
-const STREAMS_MAX: usize = 100;
+pub(super) const STREAMS_MAX: usize = 100;
 /// What an upstream may send on one stream before it is read, and on all of them together.
 const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
@@ -49,24 +51,7 @@ pub(crate) struct Link {
     /// The other side is to be asked whether it is there.
     doubted: Cell<bool>,
     driver: RefCell<Option<Waker>>,
-    waiting: Rc<Waiting>,
-}
-
-/// Those who wait for room on any of a pool's links: no more than there are permits out.
-#[derive(Debug, Default)]
-pub(crate) struct Waiting(RefCell<Vec<Waker>>);
-
-impl Waiting {
-    pub(crate) fn join(&self, waker: &Waker) {
-        let mut all = self.0.borrow_mut();
-        if !all.iter().any(|known| known.will_wake(waker)) {
-            all.push(waker.clone());
-        }
-    }
-
-    pub(crate) fn wake(&self) {
-        self.0.take().into_iter().for_each(Waker::wake);
-    }
+    line: Rc<Line>,
 }
 
 impl fmt::Debug for Link {
@@ -87,7 +72,7 @@ impl Link {
     pub(crate) async fn begin(
         stream: TcpStream,
         now_us: u64,
-        waiting: Rc<Waiting>,
+        line: Rc<Line>,
     ) -> Result<(Rc<Self>, Driven), h2::Error> {
         let (sender, mut connection) = Builder::new()
             .enable_push(false)
@@ -113,7 +98,7 @@ impl Link {
             used_us: Cell::new(now_us),
             doubted: Cell::new(false),
             driver: RefCell::new(None),
-            waiting,
+            line,
         });
         Ok((link, connection))
     }
@@ -123,10 +108,10 @@ impl Link {
         if now_us.saturating_sub(self.born_us) >= AGE_US_MAX {
             self.retire();
         }
-        let sender = self.sender.borrow().clone()?;
-        if self.streams.get() >= sender.current_max_send_streams().min(STREAMS_MAX) {
+        if self.room() == 0 {
             return None;
         }
+        let sender = self.sender.borrow().clone()?;
         if now_us.saturating_sub(self.used_us.get()) >= DOUBTED_US {
             self.doubted.set(true);
             self.wake_driver();
@@ -134,6 +119,18 @@ impl Link {
         self.used_us.set(now_us);
         self.streams.set(self.streams.get().saturating_add(1));
         Some((sender, Lease(Rc::clone(self))))
+    }
+
+    /// As many streams as it takes.
+    pub(super) fn streams_max(&self) -> usize {
+        let sender = self.sender.borrow();
+        let allowed = sender.as_ref().map(SendRequest::current_max_send_streams);
+        allowed.unwrap_or(0).min(STREAMS_MAX)
+    }
+
+    /// Streams that it would take now.
+    pub(super) fn room(&self) -> usize {
+        self.streams_max().saturating_sub(self.streams.get())
     }
 
     /// No new streams; what runs goes on. Without any the connection closes.
@@ -176,7 +173,7 @@ impl Link {
         self.retire();
         // With it go all streams that are left.
         drop(connection);
-        self.waiting.wake();
+        self.line.wake_one();
     }
 
     /// Ready when the other side does not answer.
@@ -225,6 +222,6 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let link = &self.0;
         link.streams.set(link.streams.get().saturating_sub(1));
-        link.waiting.wake();
+        link.line.wake_one();
     }
 }

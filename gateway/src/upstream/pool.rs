@@ -47,11 +47,10 @@ impl Pools {
             .entry((route.clone(), streams, endpoint.clone()))
             .or_insert_with(|| {
                 Rc::new(EndpointPool {
-                    endpoint: endpoint.clone(),
+                    target: Rc::new(Target::new(endpoint.clone())),
                     links: Links::default(),
                     idle: RefCell::default(),
                     idle_of_core: Rc::clone(&self.idle),
-                    shunned_until_us: Cell::new(0),
                 })
             });
         Rc::clone(pool)
@@ -69,12 +68,36 @@ impl Pools {
 /// Idle connections of one route to one endpoint, last in first out.
 #[derive(Debug)]
 pub(crate) struct EndpointPool {
-    pub(crate) endpoint: Endpoint,
+    pub(crate) target: Rc<Target>,
     /// Where the upstream speaks HTTP/2.
     pub(crate) links: Links,
     idle: RefCell<Vec<Idle>>,
     idle_of_core: Rc<Cell<usize>>,
+}
+
+/// Where the connections lead, and how the last attempt to make one ended.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) endpoint: Endpoint,
     shunned_until_us: Cell<u64>,
+}
+
+impl Target {
+    fn new(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            shunned_until_us: Cell::new(0),
+        }
+    }
+
+    /// It refused: others are tried first for a while.
+    pub(crate) fn shun(&self, now_us: u64) {
+        self.shunned_until_us.set(now_us.saturating_add(SHUNNED_US));
+    }
+
+    pub(crate) fn is_shunned(&self, now_us: u64) -> bool {
+        now_us < self.shunned_until_us.get()
+    }
 }
 
 #[derive(Debug)]
@@ -133,15 +156,6 @@ impl EndpointPool {
                 _counted,
             });
         }
-    }
-
-    /// It refused: others are tried first for a while.
-    pub(crate) fn shun(&self, now_us: u64) {
-        self.shunned_until_us.set(now_us.saturating_add(SHUNNED_US));
-    }
-
-    pub(crate) fn is_shunned(&self, now_us: u64) -> bool {
-        now_us < self.shunned_until_us.get()
     }
 
     fn sweep(&self, now_us: u64) {

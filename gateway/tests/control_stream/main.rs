@@ -63,6 +63,7 @@ fn config(url: String, state: Option<&Path>) -> Config {
         drain_timeout: Duration::from_secs(1),
         id: "gateway-of-the-test".to_owned(),
         forbidden: Vec::new(),
+        least_rate: gateway::LeastRate::default(),
         telling: gateway::Telling::default(),
     }
 }

@@ -117,6 +117,14 @@ impl Client {
         self.unread.drain(..count.min(self.unread.len())).collect()
     }
 
+    /// True when something comes within `patience`.
+    pub(crate) fn has_answer(&mut self, patience: std::time::Duration) -> bool {
+        self.stream.set_read_timeout(Some(patience)).unwrap();
+        let came = self.stream.peek(&mut [0]).is_ok();
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        came
+    }
+
     /// What was read too far.
     pub(crate) fn rest(self) -> Vec<u8> {
         self.unread

@@ -17,9 +17,9 @@ use super::*;
 
 /// What the upstream saw.
 #[derive(Default)]
-struct Log {
-    connections: AtomicUsize,
-    requests: AtomicUsize,
+pub(super) struct Log {
+    pub(super) connections: AtomicUsize,
+    pub(super) requests: AtomicUsize,
     running: AtomicUsize,
     peak: AtomicUsize,
     /// Streams that were taken back.
@@ -29,20 +29,20 @@ struct Log {
 }
 
 impl Log {
-    fn of(count: &AtomicUsize) -> usize {
+    pub(super) fn of(count: &AtomicUsize) -> usize {
         count.load(Ordering::SeqCst)
     }
 }
 
-struct Upstream {
-    at: SocketAddr,
-    log: Arc<Log>,
+pub(super) struct Upstream {
+    pub(super) at: SocketAddr,
+    pub(super) log: Arc<Log>,
     _runtime: Runtime,
 }
 
 impl Upstream {
     /// `streams_max` on one connection; the first `rude` connections are ended by `rudeness`.
-    fn start(streams_max: u32, rude: usize, rudeness: &'static str) -> Self {
+    pub(super) fn start(streams_max: u32, rude: usize, rudeness: &'static str) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -70,6 +70,9 @@ impl Upstream {
 }
 
 async fn serve(stream: TcpStream, streams_max: u32, rudeness: &'static str, log: Arc<Log>) {
+    if rudeness == "late" {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+    }
     let mut builder = ::h2::server::Builder::new();
     builder.max_concurrent_streams(streams_max);
     let Ok(mut connection) = builder.handshake::<_, Bytes>(stream).await else {
@@ -161,15 +164,15 @@ async fn run(
     send.send_trailers(trailers)
 }
 
-fn before(upstream: &Upstream, more: &str) -> Bench {
+pub(super) fn before(upstream: &Upstream, more: &str) -> Bench {
     let h2 = format!("endpoints = [\"http://{}\"]\nhttp2 = true", upstream.at);
     bench_over(&h2, "body_idle_timeout = \"2s\"", &[("h2", more)])
 }
 
-const WIDE: &str = "[routes.compartment]\nlimit = 60";
+pub(super) const WIDE: &str = "[routes.compartment]\nlimit = 60";
 
 #[track_caller]
-fn at_rest(bench: &Bench) {
+pub(super) fn at_rest(bench: &Bench) {
     for key in ["route/h2", "upstream/h2", "gateway"] {
         eventually(key, || bench.in_flight(key) == 0);
         let seen = bench.figures(key);

@@ -15,9 +15,11 @@ mod client;
 #[path = "../../../telemetry/tests/collector/mod.rs"]
 mod collector;
 mod connections;
+mod dialling;
 mod drain;
 mod h2;
 mod http2_upstream;
+mod least_rate;
 mod queue;
 mod retries;
 mod returns;
@@ -70,6 +72,17 @@ fn bench_over(h2: &str, http: &str, routes: &[(&str, &str)]) -> Bench {
 }
 
 fn bench_of(h2: &str, http: &str, routes: &[(&str, &str)], telling: gateway::Telling) -> Bench {
+    bench_paced(h2, http, routes, telling, gateway::LeastRate::default())
+}
+
+/// The same, and bodies come at least so fast.
+fn bench_paced(
+    h2: &str,
+    http: &str,
+    routes: &[(&str, &str)],
+    telling: gateway::Telling,
+    least_rate: gateway::LeastRate,
+) -> Bench {
     let stub = Stub::start();
     let mut policy = format!(
         "schema = 1\n[gateway.http]\nmax_body = \"1MiB\"\n{http}\n\
@@ -111,6 +124,7 @@ fn bench_of(h2: &str, http: &str, routes: &[(&str, &str)], telling: gateway::Tel
         drain_timeout: Duration::from_secs(5),
         id: "test".to_owned(),
         forbidden: Vec::new(),
+        least_rate,
         telling,
     })
     .unwrap();

@@ -97,6 +97,7 @@ fn a_busy_port_is_one_clear_error() {
         drain_timeout: PATIENCE,
         id: String::new(),
         forbidden: Vec::new(),
+        least_rate: gateway::LeastRate::default(),
         telling: gateway::Telling::default(),
     })
     .unwrap_err();

@@ -57,6 +57,7 @@ fn gateway(stub: &Stub, http: &str) -> Gateway {
         drain_timeout: Duration::from_secs(5),
         id: "test".to_owned(),
         forbidden: Vec::new(),
+        least_rate: gateway::LeastRate::default(),
         telling: gateway::Telling::default(),
     })
     .unwrap();
