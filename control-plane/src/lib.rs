@@ -29,6 +29,7 @@ pub mod sizing;
 mod state;
 pub mod store;
 mod stream;
+mod watched;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -256,6 +257,7 @@ async fn open(
     let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Threads)?;
     let state = AppState {
         readings: readings::Readings::default(),
+        watched: watched::Watched::default(),
         live: live::Live::default(),
         events: events::Events::default(),
         alerts,

@@ -21,6 +21,7 @@ use crate::live::Live;
 use crate::readings::Readings;
 use crate::rollout::{Published, Rollout};
 use crate::store::{Store, StoreError};
+use crate::watched::Watched;
 
 /// One handle to everything; clones are cheap.
 #[derive(Clone, Debug)]
@@ -30,6 +31,7 @@ pub struct AppState {
     pub(crate) fleet: Fleet,
     pub(crate) limits: Limits,
     pub(crate) readings: Readings,
+    pub(crate) watched: Watched,
     pub(crate) alerts: Alerts,
     pub(crate) history: History,
     pub(crate) live: Live,

@@ -149,6 +149,7 @@ impl Link {
     fn greet(&mut self, hello: &Hello) {
         let newest = self.newest.borrow_and_update();
         let number = newest.about.number;
+        self.state.watched.learn(&newest);
         if !self.same_store {
             return;
         }
@@ -208,6 +209,7 @@ impl Link {
         let newest = Arc::clone(&self.newest.borrow_and_update());
         self.sent = Some(newest.about.number);
         self.answer_by = Some(clock::now() + ANSWER_MAX);
+        self.state.watched.learn(&newest);
         let policy = PolicyPush {
             generation: newest.about.number,
             digest: newest.about.digest.clone(),
@@ -240,6 +242,7 @@ impl Link {
         match outcome {
             Some(answer::Outcome::Running(_) | answer::Outcome::AlreadyThere(_)) => {
                 self.same_store = true;
+                self.state.watched.runs(&self.id, generation);
                 tracing::info!(
                     gateway.id = %self.id,
                     policy.generation = generation,
@@ -278,6 +281,9 @@ impl Link {
             Taken::Readings(readings) => {
                 state.history.record(&readings);
                 state.alerts.observe(&readings);
+                state
+                    .watched
+                    .take(&self.id, mark, generation, &figures, received);
                 let known = state.fleet.report(self.stream, generation, figures, now);
                 // Last: whoever is told that figures moved looks at the fleet.
                 state.live.record(&readings);

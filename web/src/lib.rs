@@ -52,7 +52,7 @@ pub use overview::{CHANGES_MAX, ChangeRow, GATEWAYS_MAX, Overview, ROWS_MAX, Row
 pub use problem::Problem;
 pub use reading::Reading;
 pub use reason::{ReasonRow, reason_rows};
-pub use shadow::{Next, ShadowPage, WATCHES_MAX, Watch, Watched};
+pub use shadow::{Beside, Next, ShadowPage, WATCHES_MAX, Watch, Watched};
 pub use sign_in::SignIn;
 pub use state::State;
 pub use times::Times;

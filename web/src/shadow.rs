@@ -5,10 +5,10 @@
 //! ready on a handful of calls.
 
 use askama::Template;
-use compartment::Class;
+use compartment::{Class, Mode};
 
 use crate::reason::{ReasonRow, reason_rows};
-use crate::{Frame, Holder, Reading, text, url};
+use crate::{Frame, Holder, Moment, Reading, text, url};
 
 /// The most watched limits on the page.
 pub const WATCHES_MAX: usize = 100;
@@ -66,14 +66,27 @@ pub struct Watch {
     pub watched: Watched,
     /// That limit, as the policy spells it.
     pub judged: String,
-    /// The one in force, beside a candidate.
-    pub in_force: String,
+    /// The route's own, beside a candidate.
+    pub beside: Beside,
     /// How much the route matters.
     pub class: Class,
-    /// The figures; `None` while no gateway reports them.
+    /// What was counted since this limit is what it is; `None` while no gateway did.
     pub reading: Option<Reading>,
+    /// Since when, on the gateway that counts longest.
+    pub since: Option<Moment>,
+    /// Gateways that report and do not run it as it is now: they are in no sum.
+    pub elsewhere: u32,
     /// Tenants of whom it would have refused most.
     pub tenants: Vec<Holder>,
+}
+
+/// The route's own limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beside {
+    /// As the policy spells it.
+    pub limit: String,
+    /// What it does.
+    pub mode: Mode,
 }
 
 /// What to do about a watched limit.
@@ -153,7 +166,11 @@ impl Watch {
     /// `This limit of 20 would have refused 0.3 % of its calls: 12 of 4,000 in 2 h.`
     pub fn sentence(&self) -> String {
         let Some(reading) = &self.reading else {
-            return "No gateway reports it yet.".to_owned();
+            return match self.elsewhere {
+                0 => "No gateway reports it yet.",
+                _ => "No gateway runs it as it is now yet: what was counted before says nothing.",
+            }
+            .to_owned();
         };
         let (would, of) = self.counts();
         let which = match self.watched {
@@ -171,6 +188,34 @@ impl Watch {
             text::count(of),
             text::duration(reading.counted_ms)
         )
+    }
+
+    /// What stands beside the route's name: which limit, and beside which.
+    pub fn which(&self) -> String {
+        let Beside { limit, mode } = &self.beside;
+        match (self.watched, mode) {
+            (Watched::Shadow, _) => "in shadow".to_owned(),
+            (Watched::Candidate, Mode::Enforce) => {
+                format!("candidate {}, beside {limit} in force", self.judged)
+            }
+            (Watched::Candidate, Mode::Shadow) => {
+                format!("candidate {}, beside {limit} in shadow", self.judged)
+            }
+            (Watched::Candidate, Mode::Off) => {
+                format!("candidate {}, beside {limit} switched off", self.judged)
+            }
+        }
+    }
+
+    /// Which gateways are in no sum; empty when all are.
+    pub fn left_out(&self) -> String {
+        match (self.elsewhere, &self.reading) {
+            (0, _) | (_, None) => String::new(),
+            (n, Some(_)) => format!(
+                "Without {} where it is not in force as it is now.",
+                text::plural(n, "gateway", "gateways")
+            ),
+        }
     }
 
     /// `0.3 % of its calls (12 of 4,000)`, of one tenant.
@@ -247,8 +292,8 @@ impl Watch {
             Next::Ready => format!("Ready: within {target}, the target for a {class} route."),
             Next::TooSmall => format!(
                 "Too small for its traffic: above {target}, the target for a {class} route. Look \
-                 first whether a tenant or a slow upstream fills it. The most in flight so far \
-                 was {} on one gateway: that limit would have refused nobody.",
+                 first whether a tenant or a slow upstream fills it. The most in flight since \
+                 then was {} on one gateway: that limit would have refused nobody.",
                 text::count(peak)
             ),
         }
@@ -311,7 +356,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use compartment::{Figures, Level, Mode, Rejection};
+    use compartment::{Figures, Level, Rejection};
 
     use super::*;
     use crate::Look;
@@ -335,9 +380,14 @@ mod tests {
             key: "route/a".to_owned(),
             watched: Watched::Shadow,
             judged: "20".to_owned(),
-            in_force: String::new(),
+            beside: Beside {
+                limit: "20".to_owned(),
+                mode: Mode::Shadow,
+            },
             class: Class::Standard,
             reading: read(&one),
+            since: None,
+            elsewhere: 0,
             tenants: Vec::new(),
         }
     }
@@ -386,7 +436,16 @@ mod tests {
         watch.watched = Watched::Candidate;
         assert!(plain(&watch).starts_with("A limit of 20 would"));
         assert_eq!(watch.change_json(), r#""limit": 20, "candidate": null"#);
+        assert_eq!(watch.which(), "candidate 20, beside 20 in shadow");
+        watch.elsewhere = 1;
+        assert!(watch.left_out().contains("Without 1\u{a0}gateway "));
         watch.reading = None;
         assert_eq!(watch.next(), Next::Send);
+        assert!(
+            watch
+                .sentence()
+                .starts_with("No gateway runs it as it is now")
+        );
+        assert_eq!(watch.left_out(), "");
     }
 }

@@ -6,7 +6,7 @@
 use compartment::policy::Policy;
 use compartment::{Histogram, Key};
 use serde_json::{Map, Value as Json, json};
-use web::{Holder, effective_values};
+use web::{Holder, Watch, effective_values};
 
 use crate::pages;
 use crate::rollout::Published;
@@ -35,6 +35,13 @@ pub(super) fn members(
         "holders".to_owned(),
         json!({ "kind": around.holders.kind, "list": holders, "more": around.holders.more }),
     );
+    let watched: Vec<Json> = pages::watches_of(state, policy, key)
+        .iter()
+        .map(watch)
+        .collect();
+    if !watched.is_empty() {
+        body.insert("watched".to_owned(), watched.into());
+    }
     if let Some(spare) = around.spare {
         let spare = json!({ "slots": spare.slots, "borrowed": spare.borrowed,
                             "streams": spare.streams, "free": spare.free() });
@@ -51,6 +58,27 @@ pub(super) fn members(
         .map(|one| json!({ "rule": one.rule, "path": one.path, "message": one.message }));
     body.insert("findings".to_owned(), findings.collect());
     body
+}
+
+/// A limit that is judged and not enforced, as it counts since it is what it is.
+fn watch(watch: &Watch) -> Json {
+    let (would_reject, calls) = watch.counts();
+    let by_reason = match (&watch.reading, watch.is_shadow()) {
+        (Some(reading), true) => json!(reading.shadow_rejected),
+        (Some(_), false) | (None, _) => json!({}),
+    };
+    json!({
+        "limit": watch.judged,
+        "kind": if watch.is_shadow() { "shadow" } else { "candidate" },
+        "since": watch.since.as_ref().map(|since| since.iso.as_str()),
+        "watched_ms": watch.reading.as_ref().map_or(0, |reading| reading.counted_ms),
+        "calls": calls,
+        "would_reject": would_reject,
+        "by_reason": by_reason,
+        "peak": watch.reading.as_ref().map(|reading| reading.peak_max),
+        "says": watch.word(),
+        "gateways_left_out": watch.elsewhere,
+    })
 }
 
 fn holder(holder: &Holder) -> Json {

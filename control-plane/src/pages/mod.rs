@@ -29,6 +29,7 @@ use crate::state::AppState;
 pub(crate) use compartment::findings;
 pub(crate) use held::around;
 pub(crate) use problem::PageError;
+pub(crate) use shadow::watches_of;
 pub(crate) use sign_in::redirect as redirect_to_sign_in;
 
 /// Largest form.

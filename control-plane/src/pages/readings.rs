@@ -111,6 +111,13 @@ impl Snapshot {
         Reading::sum_where(self.counted().map(look), wanted)
     }
 
+    /// The figures of each gateway in the sums, by its name.
+    pub(super) fn figured(&self) -> impl Iterator<Item = (&str, &[Figures])> {
+        self.counted()
+            .filter(|heard| heard.figures_ago.is_some())
+            .map(|heard| (&*heard.id, heard.figures.as_slice()))
+    }
+
     /// How long permits of one compartment were held and requests waited there.
     pub(super) fn times(&self, key: &str) -> Times {
         Times::of(self.counted().filter_map(|heard| figures_of(heard, key)))

@@ -66,11 +66,21 @@ async fn a_limit_in_shadow_is_told_by_tenant_and_enforced_by_its_button() {
     let mut gateway = Gateway::connect(&plane, "gw-one").await;
     let pushed = gateway.policy().await;
     gateway.running(pushed.generation).await;
+    // What was counted before this limit was in shadow: it says nothing about it.
+    let before = vec![
+        judged("route/b", "route", 900, 400),
+        judged("route/b/tenant/acme", "tenant-route", 500, 400),
+        judged("route/c", "route", 10, 4),
+    ];
+    let before = before
+        .into_iter()
+        .map(|one| Compartment { busy_us: 0, ..one });
+    gateway.report(pushed.generation, before.collect()).await;
     let list = vec![
-        judged("route/b", "route", 20_000, 13),
-        judged("route/b/tenant/acme", "tenant-route", 4_000, 12),
+        judged("route/b", "route", 20_900, 413),
+        judged("route/b/tenant/acme", "tenant-route", 4_500, 412),
         judged("route/b/tenant/zeta", "tenant-route", 16_000, 1),
-        judged("route/c", "route", 90, 40),
+        judged("route/c", "route", 100, 44),
     ];
     gateway.report(pushed.generation, list).await;
     let plain = |path: &str| get(&plane, path).text().replace('\u{a0}', " ");
@@ -90,6 +100,14 @@ async fn a_limit_in_shadow_is_told_by_tenant_and_enforced_by_its_button() {
     ] {
         assert!(html.contains(words), "{words} in {html}");
     }
+    assert!(html.contains("Counted since <time"), "{html}");
+    let api = plane.api("GET", "/compartments/route%2Fb", None).json();
+    let told = &api["watched"][0];
+    assert_eq!(
+        (&told["calls"], &told["would_reject"], &told["says"]),
+        (&json!(20_000), &json!(13), &json!("ready")),
+        "{told}"
+    );
     let (acme, zeta) = (html.find(">acme</a>"), html.find(">zeta</a>"));
     assert!(
         acme < zeta,
@@ -134,6 +152,45 @@ async fn a_limit_in_shadow_is_told_by_tenant_and_enforced_by_its_button() {
     let confirmed = [&step[..], &[("confirm", "route/c"), ("comment", "smaller")]].concat();
     assert_eq!(send(&plane, "route/c", &confirmed).status, 303);
     assert_eq!(compartment(&plane, 2), json!({"limit": 2}));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_limit_is_never_called_ready_on_figures_of_another() {
+    let plane = start();
+    let mut gateway = Gateway::connect(&plane, "gw-one").await;
+    let pushed = gateway.policy().await;
+    gateway.running(pushed.generation).await;
+    let route = |calls, would| vec![judged("route/b", "route", calls, would)];
+    let young = Compartment {
+        busy_us: 0,
+        ..judged("route/b", "route", 4, 0)
+    };
+    gateway.report(pushed.generation, vec![young]).await;
+    gateway.report(pushed.generation, route(20_004, 0)).await;
+    let plain = || get(&plane, "/shadow").text().replace('\u{a0}', " ");
+    eventually("ready", || plain().contains("Ready: within 0.1 %"));
+    let patch = json!({"limit": 1});
+    let answer = plane.api("PATCH", "/compartments/route%2Fb", Some(&patch));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let html = plain();
+    assert!(
+        html.contains("No gateway runs it as it is now yet"),
+        "{html}"
+    );
+    assert!(!html.contains("Ready: within"), "{html}");
+    let pushed = gateway.policy().await;
+    gateway.running(pushed.generation).await;
+    gateway.report(pushed.generation, route(20_010, 0)).await;
+    eventually("none yet", || {
+        plain().contains("Its limit of 1 has seen no call yet")
+    });
+    gateway.report(pushed.generation, route(20_020, 9)).await;
+    eventually("counted anew", || plain().contains("9 of 10 in"));
+    let html = plain();
+    assert!(
+        html.contains("Watch on.") && !html.contains("Ready: within"),
+        "{html}"
+    );
 }
 
 #[test]

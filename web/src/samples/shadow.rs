@@ -6,7 +6,7 @@ use compartment::{Class, Figures, Level, Mode, Rejection};
 
 use super::compartment_states::readings;
 use super::{HOSTILE, figures, frame};
-use crate::{Frame, Freshness, Holders, Reading, ShadowPage, Watch, Watched};
+use crate::{Beside, Frame, Freshness, Holders, Moment, Reading, ShadowPage, Watch, Watched};
 
 fn watched(key: &str, calls: u64, would: u64, minutes: u64) -> Figures {
     let mut one = figures(key, Level::Route, 7, 41, 20);
@@ -29,8 +29,16 @@ fn watch(place: usize, figures: Option<Figures>, class: Class) -> Watch {
         key: key.unwrap_or_else(|| "route/new".to_owned()),
         watched: Watched::Shadow,
         judged: "20".to_owned(),
-        in_force: String::new(),
+        beside: Beside {
+            limit: "20".to_owned(),
+            mode: Mode::Shadow,
+        },
         class,
+        since: reading.as_ref().map(|one| Moment {
+            iso: "2026-07-01T09:55:00.000Z".to_owned(),
+            ago_ms: one.counted_ms,
+        }),
+        elsewhere: u32::from(reading.is_none()),
         reading,
         tenants: Vec::new(),
     }
@@ -74,8 +82,15 @@ fn several() -> Vec<Watch> {
     let beside = Watch {
         watched: Watched::Candidate,
         judged: "24".to_owned(),
-        in_force: "60".to_owned(),
+        beside: Beside {
+            limit: "60".to_owned(),
+            mode: Mode::Enforce,
+        },
         ..watch(3, Some(beside), Class::Sheddable)
+    };
+    let young = Watch {
+        elsewhere: 1,
+        ..young
     };
     vec![ready, small, young, beside, watch(4, None, Class::Standard)]
 }
