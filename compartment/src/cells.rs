@@ -78,6 +78,11 @@ impl Cell {
         self.streams.0.fetch_add(ONE_CHANGE - 1, Ordering::AcqRel);
     }
 
+    /// How many streams are in flight.
+    pub(crate) fn streams(&self) -> u32 {
+        u32::try_from(self.streams.0.load(Ordering::Acquire) & (ONE_CHANGE - 1)).unwrap_or(u32::MAX)
+    }
+
     /// Those in flight that are no streams; never fewer than there are.
     pub(crate) fn calls(&self) -> u32 {
         let before = self.streams.0.load(Ordering::Acquire);
@@ -156,24 +161,6 @@ impl TenantCells {
     pub(crate) fn find(&self, tenant: &Name) -> Option<Arc<Cell>> {
         let shard = lock(self.shard(tenant)?);
         shard.get(tenant).map(|lodged| Arc::clone(&lodged.cell))
-    }
-
-    /// The cell of `tenant` for a request that does not enter it, to count there.
-    pub(crate) fn note(
-        &self,
-        tenant: &TenantCompartment,
-        cache: &mut CellCache,
-        at: Moment<'_>,
-        count: impl Fn(&Stats),
-    ) {
-        if let Some(cell) = cache.find(self.id, tenant.id)
-            && !cell.word.load().is_retired()
-        {
-            return count(&cell.stats);
-        }
-        let count = |cell: &Cell| count(&cell.stats);
-        let (cell, ()) = self.find_cold(tenant.name(), Limit::UNLIMITED, at, count);
-        cache.remember(self.id, tenant.id, &cell);
     }
 
     fn find_cold<T>(
@@ -273,6 +260,13 @@ impl TenantCells {
                 let cell = &lodged.cell;
                 cell.stats.moved(at, cell.word.resize(limit, 0, lax));
             }
+        }
+    }
+
+    /// The live cells.
+    pub(crate) fn each(&self, each: &mut dyn FnMut(&Cell)) {
+        for shard in &self.shards {
+            lock(shard).values().for_each(|lodged| each(&lodged.cell));
         }
     }
 

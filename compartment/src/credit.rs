@@ -223,6 +223,11 @@ impl Credit {
         }
     }
 
+    /// How many are borrowed now.
+    pub(crate) fn held(&self) -> u32 {
+        State(self.state.load(Ordering::Acquire)).held()
+    }
+
     /// True when a slot may be borrowed, or kept borrowed by another request.
     pub(crate) fn is_positive(&self, now_us: u64) -> bool {
         let state = State(self.state.load(Ordering::Acquire));
@@ -256,12 +261,20 @@ impl Credit {
         }
     }
 
+    /// What is borrowed costs nothing from now on, until there are new terms.
+    pub(crate) fn charge_nothing(&self, now_us: u64) {
+        let state = State(self.state.load(Ordering::Acquire));
+        let terms = self.terms_at(state.terms());
+        self.set_terms(Terms { price: 0, ..terms }, now_us);
+    }
+
     /// What is left and what a full bucket holds.
     pub(crate) fn balance(&self, now_us: u64) -> Balance {
         let state = State(self.state.load(Ordering::Acquire));
         let (terms, balance) = self.read(state, now_us);
         let slot_ms = |units: i64| {
-            let exact = i128::from(units) * i128::from(TICK_US) / i128::from(terms.price) / 1_000;
+            let price = i128::from(terms.price.max(1));
+            let exact = i128::from(units) * i128::from(TICK_US) / price / 1_000;
             i64::try_from(exact).unwrap_or(i64::MAX)
         };
         Balance {

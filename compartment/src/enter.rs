@@ -82,22 +82,17 @@ impl<L: Lane> Permits<L> {
         let why = match passage.route.enter(moment(&self.lane), ask) {
             Step::Slot(before) => {
                 self.route = true;
-                let cache = Some(cache);
-                return self.finish(before, sheddable, cache).map(|()| Climb::Top);
+                return self.finish(before, sheddable).map(|()| Climb::Top);
             }
             Step::Waits(ticket) => return Ok(Climb::Waits(ticket)),
-            Step::NoSpare => {
-                self.note_candidate(cache);
-                return Err(self.no_spare());
-            }
+            Step::NoSpare => return Err(self.no_spare()),
             Step::Full => rejection(passage.route.slots.level(), NoSlot::Full),
             Step::Closed => Rejection::Closed,
             Step::ClassReserve => Rejection::ClassReserve,
             Step::QueueFull => Rejection::QueueFull,
             Step::TooLate => Rejection::DeadlineTooShort,
         };
-        self.note_candidate(cache);
-        Err(self.refuse(Level::Route, why))
+        Err(self.refuse_here(why))
     }
 
     /// The two tenant levels, for a caller that has them.
@@ -123,7 +118,10 @@ impl<L: Lane> Permits<L> {
         }
         self.tenant = Some(index);
         let passage = self.lane.passage();
-        if caller.route_limit.is_none() && passage.share.is_none() {
+        // Where limits are watched every tenant has a part, so that there is a number of its own
+        // calls of which so many would have been refused.
+        let parted = caller.route_limit.is_some() || passage.share.is_some();
+        if !parted && !passage.home.ghosts.terms().watch() {
             return Ok(());
         }
         let limit = caller.route_limit.unwrap_or(Limit::UNLIMITED);
@@ -131,13 +129,18 @@ impl<L: Lane> Permits<L> {
         let cells = &passage.home.cells;
         let (cell, entered) = cells.enter(tenant, (limit, lax), cache, at);
         if let Err(why) = entered {
-            return Err(refuse_in(at, &cell, rejection(Level::TenantRoute, why)));
+            // A closed route speaks for itself: its tenants' parts mean nothing then.
+            return Err(if passage.route.word().load().is_closed() {
+                self.refuse_here(Rejection::Closed)
+            } else {
+                refuse_in(at, &cell, rejection(Level::TenantRoute, why))
+            });
         }
         if passage.is_of_streams() {
             cell.begin_stream();
         }
         // Asked before the route, so that a tenant at its share takes no slot even for an
-        // instant. A closed route speaks for itself.
+        // instant. Not of a closed one either.
         let now = passage.route.word().load();
         let most = passage.share.and_then(|share| share::most_of(share, now));
         let refused = !now.is_closed() && most.is_some_and(|most| cell.calls() > most);
@@ -147,14 +150,8 @@ impl<L: Lane> Permits<L> {
     }
 
     /// From a slot of the route to the top; `before` is the route's word without it.
-    pub(crate) fn finish(
-        &mut self,
-        before: Picture,
-        sheddable: bool,
-        cache: Option<&mut CellCache>,
-    ) -> Result<(), Refusal> {
+    pub(crate) fn finish(&mut self, before: Picture, sheddable: bool) -> Result<(), Refusal> {
         self.check_share(before)?;
-        self.judge(sheddable, cache);
         let at = moment(&self.lane);
         let passage = self.lane.passage();
         if let Err(why) = passage.upstream.enter(at) {
@@ -167,7 +164,9 @@ impl<L: Lane> Permits<L> {
             return Err(self.refuse(Level::Gateway, rejection(Level::Gateway, why)));
         }
         self.gateway = true;
+        let judged = self.judge(sheddable);
         self.count_admitted();
+        self.count_unenforced(judged.refused, judged.candidate_refused);
         Ok(())
     }
 
@@ -209,6 +208,13 @@ impl<L: Lane> Permits<L> {
             Rejection::SpareExhausted
         };
         self.refuse(Level::Gateway, why)
+    }
+
+    /// Counts a refusal of the route itself.
+    fn refuse_here(&self, why: Rejection) -> Refusal {
+        let refusal = self.refuse(Level::Route, why);
+        self.note_candidate();
+        refusal
     }
 
     /// Counts a refusal of one of the shared levels.

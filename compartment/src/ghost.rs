@@ -53,6 +53,11 @@ const _: () = assert!(
 const _: () = assert!(MODE_SHIFT + 2 <= u64::BITS, "all fields fit");
 
 impl Terms {
+    /// A limit is judged that is not enforced.
+    pub(crate) fn watch(self) -> bool {
+        self.mode == Mode::Shadow || self.candidate.is_some()
+    }
+
     fn pack(self) -> u64 {
         let slots = |limit: Option<u32>| limit.map_or(NONE, u64::from).min(NONE);
         let mode = match self.mode {
@@ -90,10 +95,10 @@ impl Terms {
 pub(crate) struct Question {
     pub(crate) sheddable: bool,
     pub(crate) class_reserve: u32,
-    /// The tenant's part, and what the tenant would hold with this request.
+    /// The tenant's part, and how many calls the tenant would have here with this one.
     pub(crate) share: Option<(Millionths, u32)>,
-    /// Its tenant's cap has refused it already; the limit is not asked.
-    pub(crate) capped: bool,
+    /// Its tenant's cap would refuse it, for this reason.
+    pub(crate) capped: Option<Rejection>,
     /// The reason of a full route.
     pub(crate) full: Rejection,
 }
@@ -120,10 +125,13 @@ impl Question {
         if terms.mode != Mode::Shadow {
             return None;
         }
-        let limit = terms.limit?;
-        if limit == 0 {
+        if terms.limit == Some(0) {
             return Some(Rejection::Closed);
         }
+        if self.capped.is_some() {
+            return self.capped;
+        }
+        let limit = terms.limit?;
         let free = limit.saturating_sub(count);
         let over = |(share, held): (Millionths, u32)| held > share::most(share, free);
         if self.share.is_some_and(over) {
@@ -170,7 +178,7 @@ impl Ghosts {
             let (shadow, candidate) = halves(seen);
             let refused = question.judge(terms, shadow);
             let shades = Shades {
-                shadow: refused.is_none() && !question.capped,
+                shadow: refused.is_none(),
                 candidate: terms.candidate.is_none_or(|slots| candidate < slots),
             };
             let next = seen + shades.sum();
@@ -181,7 +189,7 @@ impl Ghosts {
                 Ok(_) => {
                     return Judgement {
                         shades,
-                        refused: refused.filter(|_| !question.capped),
+                        refused,
                         candidate_refused: !shades.candidate,
                     };
                 }
@@ -206,7 +214,6 @@ impl Ghosts {
     }
 
     /// Both counts.
-    #[cfg(test)]
     pub(crate) fn counts(&self) -> (u32, u32) {
         halves(self.counts.load(Ordering::Acquire))
     }
@@ -218,40 +225,57 @@ impl Shades {
     }
 }
 
-/// The one count of a tenant on a route.
+/// The count of a tenant on a route (low half), and how many of them are streams (high half).
 #[derive(Debug)]
 pub(crate) struct CellGhost(AtomicU64);
+
+const ONE: u64 = 1;
+const ONE_STREAM: u64 = 1 << HALF;
+
+const fn one_of(stream: bool) -> u64 {
+    if stream { ONE + ONE_STREAM } else { ONE }
+}
 
 impl CellGhost {
     pub(crate) fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// The tenant's count with this request; `None` when the cap would have refused it.
-    pub(crate) fn enter(&self, judged: bool, cap: Limit) -> Option<u32> {
-        let most = cap.slots().filter(|_| judged).map_or(u64::MAX, u64::from);
+    /// The tenant's calls with this request, which may be a stream; `None` when the cap, which
+    /// holds for both, would have refused it.
+    pub(crate) fn enter(&self, judged: bool, cap: Limit, stream: bool) -> Option<u32> {
+        let most = cap.slots().filter(|_| judged).unwrap_or(u32::MAX);
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
-            if seen >= most {
+            if halves(seen).0 >= most {
                 return None;
             }
+            let next = seen + one_of(stream);
             match self
                 .0
-                .compare_exchange_weak(seen, seen + 1, Ordering::AcqRel, Ordering::Acquire)
+                .compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Acquire)
             {
-                Ok(_) => return Some(u32::try_from(seen + 1).unwrap_or(u32::MAX)),
+                Ok(_) => {
+                    let (all, streams) = halves(next);
+                    return Some(all.saturating_sub(streams));
+                }
                 Err(other) => seen = other,
             }
         }
     }
 
-    pub(crate) fn leave(&self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+    /// A call in it is a stream from now on.
+    pub(crate) fn begin_stream(&self) {
+        self.0.fetch_add(ONE_STREAM, Ordering::AcqRel);
     }
 
-    #[cfg(test)]
-    pub(crate) fn count(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+    pub(crate) fn leave(&self, stream: bool) {
+        self.0.fetch_sub(one_of(stream), Ordering::AcqRel);
+    }
+
+    /// All, and how many of them are streams.
+    pub(crate) fn counts(&self) -> (u32, u32) {
+        halves(self.0.load(Ordering::Acquire))
     }
 }
 
@@ -265,7 +289,7 @@ mod tests {
         sheddable: false,
         class_reserve: 0,
         share: None,
-        capped: false,
+        capped: None,
         full: Rejection::RouteFull,
     };
 
@@ -327,11 +351,18 @@ mod tests {
         let waits = ghosts.enter(PLAIN);
         assert_eq!(waits.refused, None);
         assert_eq!(ask(PLAIN), Some(Rejection::QueueFull));
+        let capped = Question {
+            capped: Some(Rejection::TenantRouteFull),
+            ..PLAIN
+        };
+        assert_eq!(ask(capped), Some(Rejection::TenantRouteFull));
         ghosts.set_terms(terms(Mode::Shadow, 0));
-        assert_eq!(ask(PLAIN), Some(Rejection::Closed));
+        for closed in [PLAIN, capped] {
+            assert_eq!(ask(closed), Some(Rejection::Closed));
+        }
         for mode in [Mode::Off, Mode::Enforce] {
             ghosts.set_terms(terms(mode, 0));
-            assert_eq!(ask(PLAIN), None);
+            assert_eq!((ask(PLAIN), ask(capped)), (None, None));
         }
         assert_eq!(ghosts.counts(), (3, 3), "what entered and did not leave");
     }
@@ -340,12 +371,31 @@ mod tests {
     fn a_cell_is_judged_in_shadow_alone() {
         let ghost = CellGhost::new();
         let cap = Limit::new(1).unwrap();
-        assert_eq!(ghost.enter(true, cap), Some(1));
-        assert_eq!(ghost.enter(true, cap), None);
-        assert_eq!(ghost.enter(true, Limit::UNLIMITED), Some(2));
-        assert_eq!(ghost.enter(false, cap), Some(3));
-        (0..3).for_each(|_| ghost.leave());
-        assert_eq!(ghost.count(), 0);
+        assert_eq!(ghost.enter(true, cap, false), Some(1));
+        assert_eq!(ghost.enter(true, cap, false), None);
+        assert_eq!(ghost.enter(true, Limit::UNLIMITED, false), Some(2));
+        assert_eq!(ghost.enter(false, cap, false), Some(3));
+        (0..3).for_each(|_| ghost.leave(false));
+        assert_eq!(ghost.counts(), (0, 0));
+    }
+
+    #[test]
+    fn a_cells_streams_count_on_its_cap_and_not_among_its_calls() {
+        let ghost = CellGhost::new();
+        let cap = Limit::new(3).unwrap();
+        assert_eq!(ghost.enter(true, cap, true), Some(0));
+        assert_eq!(ghost.enter(true, cap, false), Some(1));
+        assert_eq!(ghost.enter(true, cap, false), Some(2));
+        ghost.begin_stream();
+        assert_eq!(
+            (ghost.enter(true, cap, false), ghost.counts()),
+            (None, (3, 2))
+        );
+        ghost.leave(true);
+        assert_eq!(ghost.enter(true, cap, false), Some(2));
+        ghost.leave(true);
+        (0..2).for_each(|_| ghost.leave(false));
+        assert_eq!(ghost.counts(), (0, 0));
     }
 
     proptest! {

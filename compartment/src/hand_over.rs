@@ -111,9 +111,11 @@ impl Route {
     }
 
     /// Whether the slot of one who leaves goes to a waiter as it is. Not one above a lowered
-    /// limit; and a borrowed one only where it might be borrowed anew.
+    /// limit; and a borrowed one only where it might be borrowed anew, or where the guarantee
+    /// under which they came to wait went with the route's name.
     fn passes_on(&self, next: Next, now: Picture, now_us: u64) -> bool {
-        let as_it_is = now.borrowed() == 0 || self.lends_anew(next, now, now_us);
+        let owed = now.borrowed() == 0 || now.is_unnamed();
+        let as_it_is = owed || self.lends_anew(next, now, now_us);
         as_it_is && now.in_flight() <= now.slots()
     }
 

@@ -39,9 +39,9 @@ pub(crate) struct Rosters {
     cores: usize,
     next_id: u64,
     applied: bool,
-    routes: Roster<Route>,
+    pub(crate) routes: Roster<Route>,
     /// The streams of those routes that have slots for them.
-    streams: Roster<Route>,
+    pub(crate) streams: Roster<Route>,
     upstreams: Roster<Compartment>,
     pub(crate) tenants: Roster<TenantCompartment>,
     pub(crate) ways: Ways,

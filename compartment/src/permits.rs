@@ -141,7 +141,7 @@ impl<L: Lane> Drop for Permits<L> {
         if let Some(cell) = &self.cell {
             held_us.inspect(|held_us| cell.stats.complete(at, *held_us));
             if self.cell_shade {
-                cell.ghost.leave();
+                cell.ghost.leave(passage.is_of_streams());
             }
             if passage.is_of_streams() {
                 cell.end_stream();

@@ -94,7 +94,7 @@ impl Passage {
             cell.stats.complete(at, held_us);
             cell.stats.leak();
             if claim.flags & CELL_SHADE != 0 {
-                cell.ghost.leave();
+                cell.ghost.leave(self.is_of_streams());
             }
             if self.is_of_streams() {
                 cell.end_stream();

@@ -18,7 +18,7 @@ use crate::spare::{Loan, Spare};
 use crate::stats::Look;
 use crate::sync::OwnLine;
 use crate::word::{Picture, Word};
-use crate::{Figures, Key, Limit, Mode, Moment, Name};
+use crate::{Figures, Key, Mode, Moment, Name};
 
 /// A route's own compartment and what belongs to it.
 #[derive(Debug)]
@@ -105,10 +105,11 @@ impl Route {
     }
 
     /// A route that does not enforce its own decisions pays what it borrows, and borrows all
-    /// the same when it cannot.
+    /// the same when it cannot. One that no policy names any more had promised its slots to
+    /// those who still come by the policy before.
     pub(crate) fn loan(&self, at: Moment<'_>, sheddable: bool, now: Picture) -> Loan<'_> {
         let loan = Loan::none(self.spare(), self.credit.as_ref(), sheddable, at.now_us);
-        loan.unpaid(now.is_lax())
+        loan.unpaid(now.borrows_unpaid()).owed(now.is_unnamed())
     }
 
     /// Gives borrowed slots back.
@@ -122,6 +123,11 @@ impl Route {
     /// What is left of what its borrowing is paid from; `None`: it borrows for nothing.
     pub(crate) fn credit(&self, now_us: u64) -> Option<Balance> {
         self.credit.as_ref().map(|credit| credit.balance(now_us))
+    }
+
+    /// Borrowed slots that its credit is charged for.
+    pub(crate) fn credit_held(&self) -> u32 {
+        self.credit.as_ref().map_or(0, Credit::held)
     }
 
     /// Keeps the credit's arithmetic near the present.
@@ -202,27 +208,35 @@ impl Route {
         line.set_class_reserve(numbers.class_reserve);
         self.ghosts.set_terms(numbers.terms());
         let lax = numbers.mode != Mode::Enforce;
-        self.change_limits(at, numbers.limit, numbers.reserved, lax);
+        self.change_limits(at.now_us, |now| {
+            let next = now.with_limits(numbers.limit, numbers.reserved);
+            next.with_lax(lax).with_unnamed(false)
+        });
         self.admit_waiters(at, &mut line, &mut wakers);
         self.settle_bit(&line);
         drop(line);
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// No policy names it any more, so it guarantees nothing: what it still holds is borrowed.
+    /// No policy names it any more, so it guarantees nothing: what it still holds is borrowed,
+    /// and nobody pays for that. Those who wait get the slots of those who leave.
     pub(crate) fn give_up_guarantee(&self, now_us: u64) {
         let _line = self.queue.line();
-        let lax = self.ghosts.terms().mode != Mode::Enforce;
-        self.change_limits(Moment::at(now_us), self.slots.limit(), 0, lax);
+        if let Some(credit) = &self.credit {
+            credit.charge_nothing(now_us);
+        }
+        self.change_limits(now_us, |now| {
+            now.with_limits(now.limit(), 0).with_unnamed(true)
+        });
     }
 
     /// Keeps the spare slots in step: what the new guarantee no longer covers is borrowed from
     /// now on, free or not, because it was admitted before.
-    fn change_limits(&self, at: Moment<'_>, limit: Limit, reserved: u32, lax: bool) {
-        let now_us = at.now_us;
+    fn change_limits(&self, now_us: u64, change: impl Fn(Picture) -> Picture) {
+        let at = Moment::at(now_us);
         let mut now = self.word().load();
         loop {
-            let next = now.with_limits(limit, reserved).with_lax(lax);
+            let next = change(now);
             let more = next.borrowed().saturating_sub(now.borrowed());
             self.spare().force(more);
             if let Some(credit) = &self.credit {

@@ -110,15 +110,16 @@ pub(crate) enum Pen {
 }
 
 impl Pen {
-    /// Adds `by`, which may be a negative number in two's complement.
+    /// Adds `by`, which may be a negative number in two's complement. A reader who sees it sees
+    /// what this thread did before.
     pub(crate) fn add(self, to: &AtomicU64, by: u64) {
         match self {
             Self::Own => {
                 let sum = to.load(Ordering::Relaxed).wrapping_add(by);
-                to.store(sum, Ordering::Relaxed);
+                to.store(sum, Ordering::Release);
             }
             Self::Shared => {
-                to.fetch_add(by, Ordering::Relaxed);
+                to.fetch_add(by, Ordering::Release);
             }
         }
     }

@@ -94,6 +94,8 @@ pub(crate) struct Loan<'a> {
     now_us: u64,
     /// Lent whether there is credit or not.
     unpaid: bool,
+    /// Lent whether a spare slot is free or not.
+    owed: bool,
     held: bool,
 }
 
@@ -110,6 +112,7 @@ impl<'a> Loan<'a> {
             sheddable,
             now_us,
             unpaid: false,
+            owed: false,
             held: false,
         }
     }
@@ -117,6 +120,12 @@ impl<'a> Loan<'a> {
     /// The same, lent whether there is credit or not.
     pub(crate) fn unpaid(mut self, unpaid: bool) -> Self {
         self.unpaid = unpaid;
+        self
+    }
+
+    /// The same, lent whether a spare slot is free or not.
+    pub(crate) fn owed(mut self, owed: bool) -> Self {
+        self.owed = owed;
         self
     }
 
@@ -138,7 +147,11 @@ impl<'a> Loan<'a> {
         if self.credit.is_some_and(|credit| !self.pays(credit)) {
             return false;
         }
-        let taken = self.spare.take(self.sheddable);
+        let mut taken = self.spare.take(self.sheddable);
+        if !taken && self.owed {
+            self.spare.force(1);
+            taken = true;
+        }
         if !taken && let Some(credit) = self.credit {
             credit.give(1, self.now_us);
         }

@@ -139,6 +139,10 @@ impl Tally {
         self.idle.add(pen, idle, now_us);
     }
 
+    pub(crate) fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Acquire)
+    }
+
     pub(crate) fn peak(&self) -> u32 {
         self.peak.load(Ordering::Relaxed)
     }
@@ -165,10 +169,12 @@ pub(crate) struct Sums {
 
 impl Sums {
     pub(crate) fn add(&mut self, tally: &Tally) {
-        self.admitted += tally.admitted.load(Ordering::Relaxed);
-        self.completed += tally.completed.load(Ordering::Relaxed);
+        // Completed first: then those in flight are never too few, and the word says when they
+        // are too many.
+        self.completed += tally.completed();
+        self.admitted += tally.admitted.load(Ordering::Acquire);
         for (sum, count) in self.rejected.iter_mut().zip(&tally.rejected) {
-            *sum += count.load(Ordering::Relaxed);
+            *sum += count.load(Ordering::Acquire);
         }
         self.in_flight = self.in_flight.wrapping_add(tally.in_flight.sum());
         self.full = self.full.wrapping_add(tally.full.sum());

@@ -27,6 +27,8 @@ impl<L: Lane> Permits<L> {
             self.disown();
             return Err(refused_by(&lane, rejection(Level::Stream, NoSlot::Full)));
         }
+        // Who would have been refused as a call would not be here to move.
+        let would_be_here = self.shades.shadow;
         let ask = Ask {
             tenant: 0,
             sheddable,
@@ -43,7 +45,7 @@ impl<L: Lane> Permits<L> {
         let why = match step {
             Step::Slot(_) => {
                 self.give_route();
-                self.settle(lane, sheddable);
+                self.settle(lane, sheddable, would_be_here);
                 return Ok(());
             }
             Step::NoSpare => return Err(self.refuse(Level::Gateway, Rejection::SpareExhausted)),
@@ -67,7 +69,7 @@ impl<L: Lane> Permits<L> {
     }
 
     /// The slot of the route is back, and no call may count on the tenant's part of it longer.
-    fn settle(&mut self, lane: L, sheddable: bool) {
+    fn settle(&mut self, lane: L, sheddable: bool, would_be_here: bool) {
         if let Some(cell) = &self.cell {
             cell.begin_stream();
         }
@@ -76,9 +78,16 @@ impl<L: Lane> Permits<L> {
         self.moved_us = lane.now_us();
         self.route = true;
         self.lane = lane;
-        let judged = self.ask_ghosts(sheddable, None, false);
-        self.count_unenforced(judged.refused, judged.candidate_refused, None);
+        let judged = would_be_here.then(|| self.ask_ghosts(sheddable, None, None));
+        let refused = judged.and_then(|judged| judged.refused);
+        if refused.is_some() {
+            // It would have been let go, not sent on as a call.
+            self.leave_cell_ghost(false);
+        } else if let Some(cell) = self.cell.as_ref().filter(|_| self.cell_shade) {
+            cell.ghost.begin_stream();
+        }
         self.begin_claim();
+        self.count_unenforced(refused, false);
     }
 }
 

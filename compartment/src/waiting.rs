@@ -14,6 +14,7 @@ use crate::enter::Refusal;
 use crate::passage::{Lane, moment};
 use crate::permits::Permits;
 use crate::queue::{Ticket, Turn};
+use crate::stats::Stats;
 use crate::{Level, Limit, Rejection};
 
 /// A place in a route's line. Dropping it leaves the line.
@@ -77,9 +78,8 @@ impl<L: Lane> Place<L> {
     fn give_up(self, why: Rejection) -> Result<Permits<L>, Refusal> {
         match self.withdraw() {
             Turn::Waiting => {
-                let refusal = self.permits.refuse(Level::Route, why);
-                drop(self.end(false));
-                Err(refusal)
+                self.end();
+                Err(self.permits.refuse(Level::Route, why))
             }
             turn @ (Turn::Granted
             | Turn::NoSpare
@@ -96,48 +96,51 @@ impl<L: Lane> Place<L> {
     /// The turn has come: what the other levels say now is the answer. A refusal elsewhere is
     /// counted there, and here as one who left the line.
     fn settle(mut self, turn: Turn) -> Result<Permits<L>, Refusal> {
+        self.permits.route = turn == Turn::Granted;
+        self.end();
         let refused = match turn {
             Turn::Granted => {
-                self.permits.route = true;
                 let word = self.permits.lane().passage().route.word().load();
                 let sheddable = self.ticket.who().sheddable;
-                self.permits.finish(word.left(), sheddable, None).err()
+                self.permits.finish(word.left(), sheddable).err()
             }
             Turn::NoSpare => Some(self.permits.no_spare()),
             Turn::GaveWay => Some(self.refused(Rejection::QueueFull)),
             Turn::TooLate => Some(self.refused(Rejection::DeadlineTooShort)),
             Turn::Closed | Turn::Waiting => Some(self.refused(Rejection::Closed)),
         };
-        let elsewhere = refused
-            .as_ref()
-            .is_some_and(|refusal| refusal.level != Level::Route);
-        let permits = self.end(elsewhere);
         match refused {
-            None => Ok(permits),
-            Some(refusal) => Err(refusal),
+            None => Ok(self.permits),
+            Some(refusal) => {
+                if refusal.level != Level::Route {
+                    self.stats().leave_queue();
+                }
+                Err(refusal)
+            }
         }
     }
 
-    /// The waiter is no longer one. Its end was counted before, so that no arrival is missing
-    /// from the sum at any time.
-    fn end(self, left: bool) -> Permits<L> {
+    fn stats(&self) -> &Stats {
+        &self.permits.lane().passage().route.slots.stats
+    }
+
+    /// The waiter is no longer one. What becomes of it is counted after this: a reader who finds
+    /// it nowhere knows that it waited.
+    fn end(&self) {
         let at = moment(self.permits.lane());
-        let stats = &self.permits.lane().passage().route.slots.stats;
-        if left {
-            stats.leave_queue();
-        }
         if self.permits.route {
-            stats.end_pending(at);
+            self.stats().end_pending(at);
         }
-        stats.end_queue(at.now_us.saturating_sub(self.since_us));
+        self.stats()
+            .end_queue(at.now_us.saturating_sub(self.since_us));
         self.permits.tenant_pending(false);
-        self.permits
     }
 
     /// Gone without an answer: the client left, or the host is unwinding.
     fn abandon(mut self) {
         self.permits.route = self.withdraw() == Turn::Granted;
-        drop(self.end(true));
+        self.end();
+        self.stats().leave_queue();
     }
 }
 

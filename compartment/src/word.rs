@@ -16,6 +16,8 @@ const WAITERS: u64 = 1 << (3 * FIELD_BITS);
 const RETIRED: u64 = 1 << (3 * FIELD_BITS + 1);
 /// The limit is shown and judged elsewhere, and refuses nobody here.
 const LAX: u64 = 1 << (3 * FIELD_BITS + 2);
+/// No policy names it any more: whoever is still here is served to the end.
+const UNNAMED: u64 = 1 << (3 * FIELD_BITS + 3);
 /// As a limit: unlimited. As a count: the most that an unlimited compartment can hold.
 const UNLIMITED: u32 = 0xF_FFFF;
 
@@ -25,8 +27,8 @@ const _: () = assert!(
     "a finite limit is never read as unlimited"
 );
 const _: () = assert!(
-    3 * FIELD_BITS + 3 <= u64::BITS,
-    "three fields and three flags fit the word"
+    3 * FIELD_BITS + 4 <= u64::BITS,
+    "three fields and four flags fit the word"
 );
 const _: () = assert!(
     WAITERS > FIELD << IN_FLIGHT_SHIFT,
@@ -116,6 +118,10 @@ impl Picture {
         self.0 & LAX != 0
     }
 
+    pub(crate) const fn is_unnamed(self) -> bool {
+        self.0 & UNNAMED != 0
+    }
+
     pub(crate) const fn has_waiters(self) -> bool {
         self.0 & WAITERS != 0
     }
@@ -163,6 +169,20 @@ impl Picture {
         } else {
             Self(self.0 & !LAX)
         }
+    }
+
+    pub(crate) const fn with_unnamed(self, unnamed: bool) -> Self {
+        if unnamed {
+            Self(self.0 | UNNAMED)
+        } else {
+            Self(self.0 & !UNNAMED)
+        }
+    }
+
+    /// What it borrows is lent whether it can pay or not: it does not enforce its own decisions,
+    /// or only those are left in it who came while a policy named it.
+    pub(crate) const fn borrows_unpaid(self) -> bool {
+        self.is_lax() || self.is_unnamed()
     }
 
     /// Why this picture admits nobody.

@@ -10,8 +10,9 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use gateway::{Config, Running, Source};
@@ -215,4 +216,80 @@ fn metrics_name_the_compartments_and_the_policy() {
             "no {line} in\n{text}"
         );
     }
+}
+
+/// An upstream that answers nobody before it is told to, then everybody.
+fn patient_upstream() -> (SocketAddr, Arc<Barrier>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let go = Arc::new(Barrier::new(2));
+    let told = Arc::clone(&go);
+    std::thread::spawn(move || {
+        told.wait();
+        for stream in listener.incoming() {
+            std::thread::spawn(move || {
+                let mut stream = stream.unwrap();
+                let mut seen = Vec::new();
+                let mut part = [0; 512];
+                while let Ok(count) = stream.read(&mut part) {
+                    seen.extend(&part[..count]);
+                    if count == 0 {
+                        return;
+                    }
+                    if seen.ends_with(b"\r\n\r\n") {
+                        seen.clear();
+                        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                        stream.write_all(answer.as_bytes()).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    (at, go)
+}
+
+#[test]
+fn who_waits_on_a_route_that_gets_another_name_is_answered() {
+    let (upstream, go) = patient_upstream();
+    let named = |id: &str| {
+        format!(
+            "schema = 1\n\n[upstreams.main]\nendpoints = [\"http://{upstream}\"]\n\n\
+             [[routes]]\nid = \"{id}\"\npath = \"/{id}\"\nupstream = \"main\"\n\
+             compartment = {{ limit = 1, queue = 3, queue_wait = \"15s\" }}\n"
+        )
+    };
+    let folder = Folder::new();
+    folder.write(&named("a"));
+    let gateway = gateway::start(config(&folder.file())).unwrap();
+    let at = gateway.listen()[0];
+    let clients: Vec<_> = (0..3)
+        .map(|_| std::thread::spawn(move || page(at, "/a")))
+        .collect();
+    let figure = |key: &str, name: &str| {
+        let all = json(&gateway, "/compartments");
+        let mut rows = all["compartments"].as_array().unwrap().iter();
+        let row = rows.find(|row| row["key"] == key);
+        row.and_then(|row| row[name].as_u64())
+    };
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let tries = LONGEST.as_millis() / POLL.as_millis();
+        let came = (0..tries).any(|_| {
+            std::thread::sleep(POLL);
+            is_so()
+        });
+        assert!(came, "{what}");
+    };
+    until("two wait", &|| figure("route/a", "queued") == Some(2));
+    folder.write(&named("b"));
+    gateway.reload();
+    until("it has its new name", &|| {
+        figure("route/b", "limit").is_some()
+    });
+    go.wait();
+    for client in clients {
+        let answer = client.join().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    until("all is back", &|| figure("route/a", "in_flight") == Some(0));
+    assert_eq!(figure("route/a", "completed"), Some(3));
 }

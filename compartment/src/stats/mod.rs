@@ -1,7 +1,11 @@
 //! What one compartment counts.
 //!
-//! Separate because nothing is decided by it: each number is exact by itself, and they are put
-//! together by the reader until they agree. The shared levels count in one cell for each core, so
+//! Separate because nothing is decided by it: each number is exact by itself, and the reader puts
+//! them together. What is written in which order is what makes that possible without a lock: a
+//! request is in the word before it counts as admitted, counts as completed before it is out of
+//! the word, and is out of the line before its end is counted.
+//!
+//! The shared levels count in one cell for each core, so
 //! that cores do not wait for each other; tenants, of which there are many, in one cell. It must
 //! never be read on the way to a decision.
 
@@ -17,15 +21,12 @@ use crate::sync::statistics::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering}
 use crate::tally::{Changes, Durations, Tally};
 use crate::word::Swap;
 
-use reading::Times;
+use reading::Said;
 pub(crate) use reading::{Look, unused_figures};
 
-/// How often a reader tries for a moment in which the numbers agree. A request is between two
-/// counts for some nanoseconds, so the first tries nearly always do; but a thread that is put
-/// aside between the two needs its turn, so later tries give way to it.
-const PICTURE_TRIES: u32 = if cfg!(loom) { 2 } else { 8_192 };
-/// Tries before the reader gives way.
-const EAGER_TRIES: u32 = 64;
+/// How often a reader tries for a moment in which nobody is between two counts. Without one it
+/// says what is certain: the same sums, a little earlier.
+const PICTURE_TRIES: u32 = if cfg!(loom) { 2 } else { 64 };
 /// The mean hold is written for all to read when it moved by more than one part in two to this.
 const MEAN_MOVES_SHIFT: u32 = 6;
 
@@ -53,8 +54,8 @@ pub(crate) struct Stats {
     leak_suspected: AtomicBool,
     /// Most in flight when the recent peak was last taken.
     recent_base: AtomicU32,
-    /// Of readers alone: what was said of the time so far.
-    said: Mutex<Times>,
+    /// Of readers alone: what was said so far.
+    said: Mutex<Said>,
 }
 
 /// Refusals that nobody felt.
@@ -92,7 +93,7 @@ impl Stats {
             leaked: AtomicU64::new(0),
             leak_suspected: AtomicBool::new(false),
             recent_base: AtomicU32::new(0),
-            said: Mutex::new(Times::default()),
+            said: Mutex::new(Said::default()),
         }
     }
 
@@ -145,14 +146,14 @@ impl Stats {
     pub(crate) fn reject_in_shadow(&self, why: Rejection) {
         let counts = self.unenforced.get_or_init(Box::default);
         if let Some(count) = counts.shadow.get(why.index()) {
-            count.fetch_add(1, Ordering::Relaxed);
+            count.fetch_add(1, Ordering::Release);
         }
     }
 
     /// The candidate would have refused.
     pub(crate) fn reject_as_candidate(&self) {
         let counts = self.unenforced.get_or_init(Box::default);
-        counts.candidate.fetch_add(1, Ordering::Relaxed);
+        counts.candidate.fetch_add(1, Ordering::Release);
     }
 
     /// A permit was taken from its owner.
@@ -172,14 +173,14 @@ impl Stats {
         self.queued.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The waiter's end was counted by the caller: admitted, refused or left.
+    /// The waiter's end is counted after this: admitted, refused or left.
     pub(crate) fn end_queue(&self, waited_us: u64) {
         self.waits.get_or_init(Box::default).record(waited_us);
         self.queued.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn leave_queue(&self) {
-        self.left_queue.fetch_add(1, Ordering::Relaxed);
+        self.left_queue.fetch_add(1, Ordering::Release);
     }
 
     pub(crate) fn count_nominal(&self) {
@@ -227,12 +228,38 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_never_agree_are_shown_as_they_are() {
+    fn who_is_between_two_counts_is_not_yet_told_of() {
         let (stats, word) = (Stats::new(0, 0), Word::new(Limit::UNLIMITED, 0));
+        let look = || {
+            let (counts, _) = stats.read(&word, 1);
+            (counts.admitted, counts.completed, counts.in_flight)
+        };
+        word.enter().unwrap();
+        assert_eq!(look(), (0, 0, 0), "in the word, not admitted yet");
         stats.admit(AT, 1);
-        let (counts, _) = stats.read(&word, 1);
-        assert_eq!((counts.admitted, counts.in_flight), (1, 0));
-        assert!(!counts.agree());
+        assert_eq!(look(), (1, 0, 1));
+        stats.complete(AT, 7);
+        assert_eq!(look(), (1, 1, 0), "completed, still in the word");
+        word.enter().unwrap();
+        stats.admit(AT, 2);
+        assert_eq!(look(), (2, 1, 1));
+        word.leave();
+        assert_eq!(look(), (2, 1, 1));
+    }
+
+    #[test]
+    fn who_leaves_the_line_waits_until_its_end_is_counted() {
+        let (stats, word) = (Stats::new(0, 0), Word::new(Limit::UNLIMITED, 0));
+        let look = || {
+            let (counts, _) = stats.read(&word, 1);
+            (counts.arrived(), counts.queued)
+        };
+        stats.join_queue();
+        assert_eq!(look(), (1, 1));
+        stats.end_queue(5);
+        assert_eq!(look(), (1, 1), "it has arrived, and nowhere else");
+        stats.reject(AT, Rejection::QueueTimeout);
+        assert_eq!(look(), (1, 0));
     }
 
     #[test]
@@ -305,7 +332,11 @@ mod tests {
         let (stats, word) = (Stats::new(0, 0), Word::new(Limit::new(1).unwrap(), 0));
         let swap = word.enter().unwrap();
         let times = stats.read(&word, 100).1;
-        assert_eq!(times, Times::default(), "in the word, not in the sums");
+        assert_eq!(
+            times,
+            reading::Times::default(),
+            "in the word, not in the sums"
+        );
         stats.moved(Moment::at(40), swap);
         stats.admit(AT, 1);
         let times = stats.read(&word, 100).1;

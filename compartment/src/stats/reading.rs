@@ -1,12 +1,13 @@
 //! How the counts of a compartment are read.
 //!
 //! Separate from the counting, which never looks back: a reader puts together what several
-//! writers count apart, and tries until it agrees. It must never write a count.
+//! writers count apart. It must never write a count, and never say what does not add up: numbers
+//! of several moments are reduced to what is certain of the earliest.
 
 use std::array::from_fn;
 use std::collections::BTreeMap;
 
-use super::{AtomicU64, EAGER_TRIES, Ordering, PICTURE_TRIES, Stats};
+use super::{AtomicU64, Ordering, PICTURE_TRIES, Stats};
 use crate::sync::statistics::lock;
 use crate::tally::{ByReason, Sums, Tally, add_holds, marked, since};
 use crate::word::{Picture, Word};
@@ -32,6 +33,15 @@ pub(crate) struct Times {
     pub(crate) in_flight: u64,
 }
 
+/// What was said last; a counter that was said never goes down.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    completed: u64,
+    arrived: u64,
+    peak: u32,
+    times: Times,
+}
+
 /// How figures are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
@@ -51,10 +61,6 @@ impl Look {
 }
 
 impl Counts {
-    pub(crate) fn agree(&self) -> bool {
-        self.admitted == self.completed + u64::from(self.in_flight)
-    }
-
     pub(crate) fn arrived(&self) -> u64 {
         let refused: u64 = self.rejected.iter().sum();
         self.admitted + refused + u64::from(self.queued) + self.left_queue
@@ -76,65 +82,99 @@ fn named(counts: ByReason) -> BTreeMap<Rejection, u64> {
     all.filter(|(_, count)| *count > 0).collect()
 }
 
-/// One look at everything that has to agree.
+/// One look at everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Glance {
-    counts: Counts,
     sums: Sums,
+    left_queue: u64,
     pending: u32,
     pending_sum: u64,
     word: Picture,
+    queued: u32,
+}
+
+impl Glance {
+    /// Slots that are taken by requests that are decided, and by those between two counts.
+    fn taken(&self) -> u32 {
+        self.word.in_flight().saturating_sub(self.pending)
+    }
+
+    /// Nobody was between two counts.
+    fn is_whole(&self) -> bool {
+        self.sums.admitted == self.sums.completed + u64::from(self.taken())
+    }
+
+    /// Arrivals whose end is counted.
+    fn decided(&self) -> u64 {
+        self.sums.admitted + self.sums.rejected.iter().sum::<u64>() + self.left_queue
+    }
 }
 
 impl Stats {
+    /// The order is the reverse of the writers': whoever is decided here is out of the line
+    /// below, and was in the word before.
     fn glance(&self, word: &Word) -> Glance {
         let mut sums = Sums::default();
         self.tallies().for_each(|tally| sums.add(tally));
+        let left_queue = self.left_queue.load(Ordering::Acquire);
         let pending = self.pending.load(Ordering::Relaxed);
-        let picture = word.load();
-        let counts = Counts {
-            admitted: sums.admitted,
-            completed: sums.completed,
-            in_flight: picture.in_flight().saturating_sub(pending),
-            queued: self.queued.load(Ordering::Relaxed),
-            left_queue: self.left_queue.load(Ordering::Relaxed),
-            rejected: sums.rejected,
-        };
         Glance {
-            counts,
             sums,
+            left_queue,
             pending,
             pending_sum: self.pending_changes.sum(),
-            word: picture,
+            word: word.load(),
+            queued: self.queued.load(Ordering::Acquire),
         }
     }
 
-    /// The numbers of a moment in which they agree. When there is none for long they are given
-    /// as they are: a count that has drifted must show, not be smoothed away.
+    /// Numbers that add up, whoever is between two counts and for however long.
     pub(crate) fn read(&self, word: &Word, now_us: u64) -> (Counts, Times) {
         let mut said = lock(&self.said);
         let mut last = self.glance(word);
-        for tries in 0..PICTURE_TRIES {
+        for _ in 0..PICTURE_TRIES {
             let next = self.glance(word);
             if next == last
-                && next.counts.agree()
-                && let Some(times) = self.times(&next, *said, now_us)
+                && next.is_whole()
+                && let Some(times) = self.times(&next, said.times, now_us)
             {
-                *said = times;
-                return (next.counts, times);
+                said.times = times;
+                return (self.counts(&next, &mut said), times);
             }
             last = next;
-            if tries < EAGER_TRIES {
-                std::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
-            }
+            std::hint::spin_loop();
         }
         // Time lags rather than jumps.
-        if let Some(times) = self.times(&last, *said, now_us) {
-            *said = times;
+        if let Some(times) = self.times(&last, said.times, now_us) {
+            said.times = times;
         }
-        (last.counts, *said)
+        (self.counts(&last, &mut said), said.times)
+    }
+
+    /// What is certain of one glance.
+    ///
+    /// Admitted is a sum of counters, so it is true of some moment. Completed then are at least
+    /// those that were counted before, and at least those that were admitted and hold no slot;
+    /// the rest is in flight: never more than slots were taken. Arrived are those decided and,
+    /// read after, those in line; whoever is between the two had arrived when it came to wait,
+    /// and is in line still. Both are below or at the truth, so the largest ever said is too.
+    fn counts(&self, seen: &Glance, said: &mut Said) -> Counts {
+        let admitted = seen.sums.admitted;
+        let now = self.tallies().map(Tally::completed).sum::<u64>();
+        let without_slot = admitted.saturating_sub(seen.taken().into()).min(now);
+        let completed = seen.sums.completed.max(without_slot).min(admitted);
+        said.completed = said.completed.max(completed).min(admitted);
+        let decided = seen.decided();
+        said.arrived = said.arrived.max(decided + u64::from(seen.queued));
+        let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        Counts {
+            admitted,
+            completed: said.completed,
+            in_flight: count(admitted.saturating_sub(said.completed)),
+            queued: count(said.arrived.saturating_sub(decided)),
+            left_queue: seen.left_queue,
+            rejected: seen.sums.rejected,
+        }
     }
 
     /// What was said before and what came since. Clocks of cores differ by what they last read,
@@ -185,6 +225,13 @@ impl Stats {
         holds
     }
 
+    fn peak(&self, in_flight: u32) -> u32 {
+        let counted = self.tallies().map(Tally::peak).max().unwrap_or(0);
+        let mut said = lock(&self.said);
+        said.peak = said.peak.max(counted).max(in_flight);
+        said.peak
+    }
+
     fn recent_peak(&self, in_flight: u32, look: Look) -> u32 {
         let one = |tally: &Tally| {
             if look.takes_peak {
@@ -202,15 +249,17 @@ impl Stats {
 
     /// The figures of the compartment `key` with this word.
     pub(crate) fn figures(&self, key: &str, level: Level, word: &Word, look: Look) -> Figures {
-        let (counts, times) = self.read(word, look.now_us);
-        let picture = word.load();
+        // Read before what they are a part of, as they are counted after it.
         let unenforced = self.unenforced.get();
         let shadow = unenforced.map(|counts| from_fn(|n| load(counts.shadow.get(n))));
+        let candidate_rejected = load(unenforced.map(|counts| &counts.candidate));
+        let (counts, times) = self.read(word, look.now_us);
+        let picture = word.load();
         Figures {
-            peak: self.tallies().map(Tally::peak).max().unwrap_or(0),
+            peak: self.peak(counts.in_flight),
             peak_recent: self.recent_peak(counts.in_flight, look),
             shadow_rejected: shadow.map(named).unwrap_or_default(),
-            candidate_rejected: load(unenforced.map(|counts| &counts.candidate)),
+            candidate_rejected,
             nominal: self.nominal.load(Ordering::Relaxed),
             leaked: self.leaked.load(Ordering::Relaxed),
             leak_suspected: self.leak_suspected.load(Ordering::Relaxed),
@@ -226,7 +275,7 @@ impl Stats {
 }
 
 fn load(count: Option<&AtomicU64>) -> u64 {
-    count.map_or(0, |count| count.load(Ordering::Relaxed))
+    count.map_or(0, |count| count.load(Ordering::Acquire))
 }
 
 /// The figures of a compartment that nobody has asked since it was made.

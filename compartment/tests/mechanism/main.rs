@@ -9,11 +9,13 @@
     reason = "a failed step fails the test"
 )]
 
+mod live;
 mod lost;
 mod modes;
 mod naive;
 mod properties;
 mod rules;
+mod shadow;
 mod simulate;
 mod streams;
 mod stress;

@@ -96,16 +96,17 @@ fn a_tenant_is_told_what_a_shadow_would_have_refused_it() {
     let ask = |tenant, cache: &mut CellCache| {
         admitted(snapshot.ask(0, snapshot.caller(0, tenant), cache)).unwrap()
     };
-    let _first = ask(1, &mut cache);
-    let _two = [ask(0, &mut cache), ask(0, &mut cache)];
+    let held = [ask(1, &mut cache), ask(0, &mut cache), ask(0, &mut cache)];
     let acme = figures(&hull, "route/a/tenant/acme").unwrap();
     assert_eq!(acme.mode, Mode::Shadow);
     assert_eq!(
         acme.shadow_rejected,
         BTreeMap::from([(Rejection::RouteFull, 2)])
     );
-    assert_eq!((acme.arrived, acme.in_flight), (0, 0), "it holds no part");
-    assert!(figures(&hull, "route/a/tenant/other").is_none());
+    assert_eq!((acme.arrived, acme.in_flight), (2, 2), "two of two");
+    let other = figures(&hull, "route/a/tenant/other").unwrap();
+    assert_eq!((other.arrived, other.shadow_rejected.len()), (1, 0));
+    drop(held);
     // What it counted stays when it goes.
     hull.sweep(1);
     hull.sweep(1 + compartment::CELL_IDLE_US);

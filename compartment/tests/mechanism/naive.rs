@@ -56,6 +56,10 @@ struct Box_ {
     hold: Histogram,
     wait: Histogram,
     mode: Mode,
+    /// No policy names it any more.
+    unnamed: bool,
+    /// Of a tenant's part: those that are streams, in flight and among the ghosts.
+    streams: [u32; 2],
     candidate: Option<u32>,
     queue: u32,
     /// Those whom the limit would have admitted, and the candidate.
@@ -92,6 +96,8 @@ impl Default for Box_ {
             hold: Histogram::new(),
             wait: Histogram::new(),
             mode: Mode::Enforce,
+            unnamed: false,
+            streams: [0, 0],
             candidate: None,
             queue: 0,
             ghosts: [0, 0],
@@ -240,6 +246,13 @@ struct Request {
     tenant: Option<String>,
     cell: Option<String>,
     route: String,
+    /// The route itself also of a stream on it.
+    home: String,
+    stream: bool,
+    /// It has its slot of the route.
+    held: bool,
+    /// When the slot of the route was exchanged.
+    moved_us: u64,
     upstream: String,
     share: Option<u64>,
     sheddable: bool,
@@ -288,7 +301,10 @@ impl Naive {
     fn spare_for(&self, key: &str, sheddable: bool) -> bool {
         let free = self.spare_limit.saturating_sub(self.spare_used());
         let route = &self.boxes[key];
-        let paid = route.credit > 0 || route.mode != Mode::Enforce;
+        if route.unnamed {
+            return true;
+        }
+        let paid = route.credit > 0 || route.mode != Mode::Enforce || is_of_streams(key);
         paid && free > 0 && !(sheddable && 5 * free <= self.spare_limit)
     }
 
@@ -329,9 +345,10 @@ impl Naive {
             .iter()
             .map(|r| format!("route/{}", r.id))
             .collect();
-        for (key, one) in self.boxes.iter_mut().filter(|(key, _)| is_route(key)) {
+        let routes = self.boxes.iter_mut().filter(|(key, _)| is_route(key));
+        for (key, one) in routes.filter(|(key, _)| !is_of_streams(key)) {
             if !named.contains(key) {
-                one.reserved = 0;
+                (one.reserved, one.unnamed, one.price) = (0, true, 0);
             }
         }
         let borrowers = policy.routes.iter().filter(|route| {
@@ -352,10 +369,17 @@ impl Naive {
             one.earn(refill, price);
             one.queue = route.compartment.queue;
             one.mode = route.compartment.mode;
+            one.unnamed = false;
             one.candidate = route.compartment.candidate;
             let mode = one.mode;
             self.wake(&key);
             self.cells(policy, index, &key, mode);
+        }
+        for route in &policy.routes {
+            if let Some(streams) = route.compartment.stream {
+                let one = self.at(&format!("route/{}/stream", route.id));
+                (one.limit, one.mode) = (streams.limit, route.compartment.mode);
+            }
         }
         self.spare_limit = policy.gateway.spare;
     }
@@ -420,34 +444,15 @@ impl Naive {
     }
 
     fn refuse_at_route(&mut self, why: Rejection, request: &Request) -> Answer {
-        self.note_candidate(request);
+        let one = self.at(&request.route);
+        if one.candidate.is_some_and(|slots| one.ghosts[1] >= slots) {
+            one.candidate_rejected += 1;
+        }
         self.refuse(why, &request.route.clone())
     }
 
-    /// The live limit refuses; would the candidate?
-    fn note_candidate(&mut self, request: &Request) {
-        let one = self.at(&request.route);
-        if one.candidate.is_some_and(|slots| one.ghosts[1] >= slots) {
-            self.count_unenforced(request, None, true, true);
-        }
-    }
-
-    fn count_unenforced(
-        &mut self,
-        request: &Request,
-        why: Option<Rejection>,
-        candidate: bool,
-        notes: bool,
-    ) {
-        let noted = request.tenant.as_ref().filter(|_| notes);
-        let noted = noted.map(|tenant| format!("{}/{tenant}", request.route));
-        if let Some(key) = &noted
-            && request.cell.is_none()
-            && !self.boxes.contains_key(key)
-        {
-            self.at(key).limit = Limit::UNLIMITED;
-        }
-        let cell = request.cell.clone().or(noted);
+    fn count_unenforced(&mut self, request: &Request, why: Option<Rejection>, candidate: bool) {
+        let cell = request.cell.clone();
         for key in [Some(request.route.clone()), cell].into_iter().flatten() {
             let one = self.at(&key);
             if let Some(why) = why {
@@ -457,8 +462,8 @@ impl Naive {
         }
     }
 
-    /// What limits that are not enforced say of a request that has its slot of the route.
-    fn judge(&mut self, request: &mut Request, notes: bool) {
+    /// What limits that are not enforced say of a request that is admitted.
+    fn judge(&mut self, request: &mut Request) {
         let route = self.at(&request.route).clone();
         let shadow = route.mode == Mode::Shadow;
         let cell = request.cell.clone().map(|key| self.at(&key).clone());
@@ -469,35 +474,42 @@ impl Naive {
                     .slots()
                     .is_some_and(|slots| cell.ghosts[0] >= slots)
         });
-        let held = cell.map_or(0, |cell| cell.ghosts[0] + 1);
+        let stream = request.stream;
+        let calls = cell.as_ref().map_or(0, |cell| {
+            cell.ghosts[0] - cell.streams[1] + u32::from(!stream)
+        });
         let candidate = route
             .candidate
             .is_some_and(|slots| route.ghosts[1] >= slots);
         let by_limit = || -> Option<Rejection> {
+            if shadow && route.limit == Limit::CLOSED {
+                return Some(Rejection::Closed);
+            }
+            if capped {
+                let shut = cell
+                    .as_ref()
+                    .is_some_and(|cell| cell.limit == Limit::CLOSED);
+                let why = [Rejection::TenantRouteFull, Rejection::Closed];
+                return Some(why[usize::from(shut)]);
+            }
             let limit = route.limit.slots().filter(|_| shadow)?;
             let free = limit.saturating_sub(route.ghosts[0]);
             let share = request.share.filter(|_| request.cell.is_some());
             let share = share.map(|share| (share * u64::from(free) / 1_000_000).max(1));
             let kept = request.sheddable && free <= request.class_reserve;
-            if limit == 0 {
-                Some(Rejection::Closed)
-            } else if share.is_some_and(|most| u64::from(held) > most) {
+            if share.is_some_and(|most| u64::from(calls) > most) {
                 Some(Rejection::TenantShare)
             } else if free > 0 && !kept {
                 None
             } else if route.queue > 0 {
                 (route.ghosts[0] >= limit + route.queue).then_some(Rejection::QueueFull)
             } else if free == 0 {
-                Some(Rejection::RouteFull)
+                Some([Rejection::RouteFull, Rejection::StreamFull][usize::from(stream)])
             } else {
                 Some(Rejection::ClassReserve)
             }
         };
-        let why = if capped {
-            Some(Rejection::TenantRouteFull)
-        } else {
-            by_limit()
-        };
+        let why = by_limit();
         request.shades = [
             why.is_none(),
             !candidate,
@@ -505,7 +517,7 @@ impl Naive {
         ];
         self.shade(request, 1);
         if why.is_some() || candidate {
-            self.count_unenforced(request, why, candidate, notes);
+            self.count_unenforced(request, why, candidate);
         }
     }
 
@@ -522,7 +534,9 @@ impl Naive {
         add(&mut route.ghosts[0], by_limit);
         add(&mut route.ghosts[1], by_candidate);
         if let Some(cell) = request.cell.clone() {
-            add(&mut self.at(&cell).ghosts[0], in_cell);
+            let cell = self.at(&cell);
+            add(&mut cell.ghosts[0], in_cell);
+            add(&mut cell.streams[1], in_cell && request.stream);
         }
     }
 
@@ -555,26 +569,35 @@ impl Naive {
         policy: &Policy,
         route: usize,
         caller: Caller,
-        mean_hold_us: u64,
+        (mean_hold_us, stream): (u64, bool),
     ) -> Answer {
         let asked = &policy.routes[route];
-        let key = format!("route/{}", asked.id);
+        let home = format!("route/{}", asked.id);
+        let key = if stream {
+            format!("{home}/stream")
+        } else {
+            home.clone()
+        };
         let tenant = caller.tenant.map(|index| tenant_name(policy, index));
-        let celled = caller.route_limit.is_some() || asked.compartment.tenant_share.is_some();
+        let of_calls = |number: u32| if stream { 0 } else { number };
+        let share = asked.compartment.tenant_share.filter(|_| !stream);
+        let watched = self.at(&home).mode == Mode::Shadow || self.at(&home).candidate.is_some();
+        let celled = caller.route_limit.is_some() || share.is_some() || watched;
         let mut request = Request {
             tenant: None,
             cell: None,
             upstream: format!("upstream/{}", policy.upstreams[asked.upstream].id),
-            share: asked
-                .compartment
-                .tenant_share
-                .map(|share| u64::from(share.0)),
+            share: share.map(|share| u64::from(share.0)),
             sheddable: caller.class == Class::Sheddable,
             turn: Turn::Waiting,
-            class_reserve: asked.compartment.class_reserve,
+            class_reserve: of_calls(asked.compartment.class_reserve),
             since_us: self.now_us,
             shades: [false; 3],
             route: key.clone(),
+            home,
+            stream,
+            held: false,
+            moved_us: 0,
         };
         let answer = self.climb(
             id,
@@ -582,8 +605,8 @@ impl Naive {
             tenant,
             celled.then(|| caller.route_limit.unwrap_or(Limit::UNLIMITED)),
             Asks {
-                class_reserve: asked.compartment.class_reserve,
-                queue: asked.compartment.queue as usize,
+                class_reserve: of_calls(asked.compartment.class_reserve),
+                queue: of_calls(asked.compartment.queue) as usize,
                 useful_until_us: caller
                     .until_us
                     .unwrap_or(u64::MAX)
@@ -616,12 +639,16 @@ impl Naive {
             self.take(&own, Rejection::TenantFull)?;
             request.tenant = Some(own);
             if let Some(limit) = cell_limit {
-                let cell = format!("{key}/tenant/{tenant}");
-                let mode = self.at(&key).mode;
+                let cell = format!("{}/tenant/{tenant}", request.home);
+                let mode = self.at(&request.home).mode;
                 let one = self.at(&cell);
                 (one.limit, one.mode) = (limit, mode);
+                if (one.closed() || one.full()) && self.at(&key).closed() {
+                    return Err(self.refuse_at_route(Rejection::Closed, request));
+                }
                 self.take(&cell, Rejection::TenantRouteFull)?;
                 request.cell = Some(cell.clone());
+                self.at(&cell).streams[0] += u32::from(request.stream);
                 if !self.at(&key).closed() && self.over_share(request, 0) {
                     return Err(self.refuse(Rejection::TenantShare, &cell));
                 }
@@ -643,7 +670,9 @@ impl Naive {
         if free == 0 || kept(reserve) {
             if asks.queue == 0 {
                 let full = free == 0;
-                let why = [Rejection::ClassReserve, Rejection::RouteFull][usize::from(full)];
+                let no_slot = [Rejection::RouteFull, Rejection::StreamFull];
+                let no_slot = no_slot[usize::from(request.stream)];
+                let why = [Rejection::ClassReserve, no_slot][usize::from(full)];
                 return Err(self.refuse_at_route(why, request));
             }
             if now_us >= asks.useful_until_us {
@@ -669,13 +698,11 @@ impl Naive {
             return Ok(Answer::Waits);
         }
         if one.n >= one.reserved && !self.spare_for(&key, request.sheddable) {
-            self.note_candidate(request);
             return Err(self.no_spare(request));
         }
         self.at(&key).n += 1;
-        let rest = self.rest(request, true);
+        let rest = self.rest(request);
         if rest.is_err() {
-            self.leave_ghosts(request);
             self.leave_route(&key);
         }
         rest.map(|()| Answer::Admitted)
@@ -686,7 +713,7 @@ impl Naive {
         let (Some(cell), Some(share)) = (&request.cell, request.share) else {
             return false;
         };
-        let held = self.at(cell).n;
+        let held = self.at(cell).n - self.at(cell).streams[0];
         let route = self.at(&request.route);
         let Some(slots) = route.slots() else {
             return false;
@@ -710,17 +737,18 @@ impl Naive {
     }
 
     /// With a slot of the route in hand.
-    fn rest(&mut self, request: &mut Request, notes: bool) -> Result<(), Answer> {
+    fn rest(&mut self, request: &mut Request) -> Result<(), Answer> {
         if self.over_share(request, 1) {
             return Err(self.refuse(Rejection::TenantShare, request.cell.as_ref().unwrap()));
         }
-        self.judge(request, notes);
         self.take(&request.upstream, Rejection::UpstreamFull)?;
         if let Err(answer) = self.take("gateway", Rejection::GatewayFull) {
             self.nominal += 1;
             self.at(&request.upstream).n -= 1;
             return Err(answer);
         }
+        self.judge(request);
+        request.held = true;
         request.since_us = self.now_us;
         for key in keys(request, true) {
             let one = self.at(&key);
@@ -746,7 +774,8 @@ impl Naive {
         let above = one.slots().is_some_and(|slots| one.n > slots);
         let paid = one.credit > 0 || one.mode != Mode::Enforce;
         let borrowed = one.borrowed() > 0;
-        let anew = |next: &Waiter| used <= slots && !next.group.1 && paid;
+        let unnamed = one.unnamed;
+        let anew = |next: &Waiter| unnamed || (used <= slots && !next.group.1 && paid);
         let passes = |next: &Waiter| !above && (!borrowed || anew(next));
         if let Some(next) = next.filter(passes) {
             self.grant(key, &next);
@@ -760,6 +789,9 @@ impl Naive {
         if counted {
             let held_us = self.now_us - request.since_us;
             for key in keys(request, true) {
+                if key == request.route {
+                    continue;
+                }
                 self.at(&key).completed += 1;
                 self.at(&key).hold.record(held_us);
             }
@@ -767,17 +799,108 @@ impl Naive {
             self.at(&request.upstream).n -= 1;
         }
         if route {
-            self.leave_ghosts(request);
-            self.leave_route(&request.route);
+            self.give_route(request, counted);
+        }
+        if counted {
+            let in_cell = [false, false, request.shades[2]];
+            let request = Request {
+                shades: in_cell,
+                ..request.clone()
+            };
+            self.leave_ghosts(&request);
+        }
+        if let Some(cell) = &request.cell {
+            self.at(cell).streams[0] -= u32::from(request.stream);
         }
         for key in keys(request, false) {
             self.at(&key).n -= 1;
         }
     }
 
+    fn give_route(&mut self, request: &Request, counted: bool) {
+        if counted {
+            let held_us = self.now_us - request.since_us.max(request.moved_us);
+            let one = self.at(&request.route);
+            one.completed += 1;
+            one.hold.record(held_us);
+            let [by_limit, by_candidate, _] = request.shades;
+            let of_route = Request {
+                shades: [by_limit, by_candidate, false],
+                ..request.clone()
+            };
+            self.leave_ghosts(&of_route);
+        }
+        self.leave_route(&request.route);
+    }
+
     pub(crate) fn leave(&mut self, id: u64) {
         let request = self.requests.remove(&id).unwrap();
-        self.give_back(&request, true, true);
+        self.give_back(&request, request.held, true);
+    }
+
+    /// A slot of the route's streams for one of its own.
+    pub(crate) fn move_to(&mut self, id: u64, sheddable: bool) -> Answer {
+        let mut request = self.requests[&id].clone();
+        if request.stream {
+            return Answer::Admitted;
+        }
+        let key = format!("{}/stream", request.home);
+        let before = request.shades;
+        loop {
+            let one = self.at(&key);
+            if one.closed() {
+                return self.refuse(Rejection::Closed, &key);
+            }
+            if one.full() {
+                return self.refuse(Rejection::StreamFull, &key);
+            }
+            if self.spare_for(&key, sheddable) {
+                break;
+            }
+            if !request.held {
+                return self.refuse(Rejection::SpareExhausted, "gateway");
+            }
+            // Perhaps its own was missing.
+            self.give_route(&request, true);
+            (request.held, request.shades) = (false, [false, false, before[2]]);
+            self.requests.insert(id, request.clone());
+        }
+        let one = self.at(&key);
+        one.n += 1;
+        if request.held {
+            self.give_route(&request, true);
+        }
+        self.arrive_as_stream(&mut request, &key, before);
+        self.requests.insert(id, request);
+        Answer::Admitted
+    }
+
+    fn arrive_as_stream(&mut self, request: &mut Request, key: &str, before: [bool; 3]) {
+        let now_us = self.now_us;
+        let one = self.at(key);
+        one.admitted += 1;
+        one.peak = one.peak.max(one.n);
+        let full = one
+            .limit
+            .slots()
+            .is_some_and(|slots| one.ghosts[0] >= slots);
+        let would_refuse = before[0] && one.mode == Mode::Shadow && full;
+        let why = [Rejection::StreamFull, Rejection::Closed];
+        let why = why[usize::from(one.limit == Limit::CLOSED)];
+        // As a call it leaves the tenant's ghosts, and comes back as a stream if it would be one.
+        request.shades = [false, false, before[2]];
+        self.leave_ghosts(request);
+        if let Some(cell) = &request.cell {
+            self.at(cell).streams[0] += 1;
+        }
+        request.route = key.to_owned();
+        (request.stream, request.held, request.moved_us) = (true, true, now_us);
+        let stays = before[0] && !would_refuse;
+        request.shades = [stays, before[0], before[2] && !would_refuse];
+        self.shade(request, 1);
+        if would_refuse {
+            self.count_unenforced(request, Some(why), false);
+        }
     }
 
     /// What a waiter is told when it asks.
@@ -788,7 +911,7 @@ impl Naive {
         let answer = match request.turn {
             Turn::Waiting => return Answer::Waits,
             Turn::Granted => self
-                .rest(&mut request, false)
+                .rest(&mut request)
                 .map_or_else(|answer| answer, |()| Answer::Admitted),
             Turn::NoSpare => self.no_spare(&request),
             Turn::Closed => self.refuse(Rejection::Closed, &key),
@@ -886,6 +1009,10 @@ impl Naive {
             ..Figures::new(seen.key.clone(), level, one.limit)
         }
     }
+}
+
+fn is_of_streams(key: &str) -> bool {
+    key.ends_with("/stream")
 }
 
 fn is_route(key: &str) -> bool {

@@ -26,6 +26,11 @@ enum Step {
         old: bool,
         /// The caller's own time.
         left_us: Option<u64>,
+        stream: bool,
+    },
+    Move {
+        which: usize,
+        sheddable: bool,
     },
     Tick {
         us: u64,
@@ -82,24 +87,26 @@ fn any_route(n: usize) -> impl Strategy<Value = R> {
         numbers,
         (mode, candidate),
         proptest::option::weighted(0.3, any_limit()),
-        share,
+        (share, proptest::option::weighted(0.6, any_limit())),
     )
-        .prop_map(move |(numbers, (mode, candidate), tenant_limit, share)| {
-            let (limit, reserved, queue, class_reserve, upstream) = numbers;
-            R {
-                mode,
-                candidate,
-                streams: None,
-                id: format!("r{n}"),
-                upstream,
-                limit,
-                reserved: limit.slots().map_or(0, |slots| reserved.min(slots)),
-                queue,
-                class_reserve,
-                tenant_limit,
-                share,
-            }
-        })
+        .prop_map(
+            move |(numbers, (mode, candidate), tenant_limit, (share, streams))| {
+                let (limit, reserved, queue, class_reserve, upstream) = numbers;
+                R {
+                    mode,
+                    candidate,
+                    streams,
+                    id: format!("r{n}"),
+                    upstream,
+                    limit,
+                    reserved: limit.slots().map_or(0, |slots| reserved.min(slots)),
+                    queue,
+                    class_reserve,
+                    tenant_limit,
+                    share,
+                }
+            },
+        )
 }
 
 fn any_shape() -> impl Strategy<Value = Shape> {
@@ -171,17 +178,22 @@ fn any_step() -> impl Strategy<Value = Step> {
         any_class(),
         proptest::bool::weighted(0.1),
         proptest::option::weighted(0.3, 0_u64..300_000),
+        proptest::bool::weighted(0.25),
     );
-    let enter = enter.prop_map(|(route, tenant, class, old, left_us)| Step::Enter {
+    let enter = enter.prop_map(|(route, tenant, class, old, left_us, stream)| Step::Enter {
         route,
         tenant,
         class,
         old,
         left_us,
+        stream,
     });
+    let moves = (any::<usize>(), any::<bool>());
+    let moves = moves.prop_map(|(which, sheddable)| Step::Move { which, sheddable });
     prop_oneof![
         12 => enter,
         6 => any::<usize>().prop_map(|which| Step::Leave { which }),
+        4 => moves,
         4 => any::<usize>().prop_map(|which| Step::Poll { which }),
         1 => any::<usize>().prop_map(|which| Step::GiveUp { which }),
         1 => any::<usize>().prop_map(|which| Step::Abandon { which }),
@@ -279,13 +291,14 @@ impl Pair {
         route: usize,
         tenant: Option<u32>,
         class: Class,
-        old: bool,
+        (old, stream): (bool, bool),
         left_us: Option<u64>,
     ) {
         let back = if old { 2 } else { 1 };
         let at = self.snapshots.len().saturating_sub(back);
         let snapshot = Arc::clone(&self.snapshots[at]);
-        if route >= snapshot.policy.routes.len() {
+        let streams = snapshot.fittings.streams.get(route);
+        if streams.is_none_or(|streams| stream && streams.is_none()) {
             return;
         }
         let tenant = tenant.map(|n| n.min(u32::try_from(snapshot.policy.tenants.len()).unwrap()));
@@ -295,10 +308,15 @@ impl Pair {
         let mean_hold_us = snapshot.fittings.passages[route].route().mean_hold_us();
         let id = self.next;
         self.next += 1;
-        let expected = self
-            .naive
-            .enter(id, &snapshot.policy, route, caller, mean_hold_us);
-        let seen = match snapshot.ask(route, caller, &mut self.cache) {
+        let expected =
+            self.naive
+                .enter(id, &snapshot.policy, route, caller, (mean_hold_us, stream));
+        let entry = if stream {
+            snapshot.ask_stream(route, caller, &mut self.cache)
+        } else {
+            snapshot.ask(route, caller, &mut self.cache)
+        };
+        let seen = match entry {
             Entry::Admitted(permits) => {
                 self.held.push((id, permits));
                 Answer::Admitted
@@ -310,6 +328,24 @@ impl Pair {
             Entry::Refused(refusal) => Answer::Refused(refusal.rejection, refusal.key.to_string()),
         };
         assert_eq!(seen, expected);
+    }
+
+    /// Refused, it is dropped, as a gateway does.
+    fn move_to(&mut self, which: usize, sheddable: bool) {
+        let at = which % self.held.len();
+        let here = self.held[at].1.lane().clone();
+        if here.snapshot.fittings.streams[here.route].is_none() {
+            return;
+        }
+        let (id, mut permits) = self.held.swap_remove(at);
+        let moved = permits.move_to(here.snapshot.lane(here.route, true), sheddable);
+        assert_eq!(answer(&moved), self.naive.move_to(id, sheddable));
+        if moved.is_ok() {
+            self.held.push((id, permits));
+        } else {
+            drop(permits);
+            self.naive.leave(id);
+        }
     }
 
     fn poll(&mut self, which: usize) {
@@ -344,7 +380,11 @@ impl Pair {
                 class,
                 old,
                 left_us,
-            } => self.enter(route, tenant, class, old, left_us),
+                stream,
+            } => self.enter(route, tenant, class, (old, stream), left_us),
+            Step::Move { which, sheddable } if !self.held.is_empty() => {
+                self.move_to(which, sheddable);
+            }
             Step::Tick { us } => self.tick(us),
             Step::Leave { which } if !self.held.is_empty() => {
                 let (id, permits) = self.held.swap_remove(which % self.held.len());
@@ -362,8 +402,11 @@ impl Pair {
                 drop(waiting);
                 self.naive.abandon(id);
             }
-            Step::Leave { .. } | Step::Poll { .. } | Step::GiveUp { .. } | Step::Abandon { .. } => {
-            }
+            Step::Leave { .. }
+            | Step::Move { .. }
+            | Step::Poll { .. }
+            | Step::GiveUp { .. }
+            | Step::Abandon { .. } => {}
             Step::Apply(shape) => {
                 let policy = shape.policy();
                 self.snapshots

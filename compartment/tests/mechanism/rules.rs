@@ -672,6 +672,67 @@ fn a_lowered_spare_is_not_overdrawn_by_those_who_wait() {
     assert_eq!(hull.spare(), (1, 1));
 }
 
+/// A route that a new policy removes, or gives another name.
+#[test]
+fn who_waits_on_a_route_that_is_removed_is_served() {
+    for spare in [0, 2] {
+        let hull = Hull::new();
+        let with = |routes: &[R]| policy(9, spare, &[Limit::UNLIMITED], routes);
+        let named = R {
+            class_reserve: 1,
+            ..route("a", 3).reserved(1 + 2 - spare.min(2)).queue(6)
+        };
+        let before = Snapshot::of(&hull, &with(&[named]));
+        let mut held = fill(&before, 0, ANYBODY);
+        assert_eq!(held.len(), 3);
+        let callers = [ANYBODY, SHEDDABLE, ANYBODY, SHEDDABLE, ANYBODY, ANYBODY];
+        let mut line: Vec<_> = callers
+            .iter()
+            .map(|caller| waiting(before.ask(0, *caller, &mut CellCache::new())).unwrap())
+            .collect();
+        let after = Snapshot::of(&hull, &with(&[route("b", 3 - spare).reserved(0)]));
+        // Long after what it could have borrowed with would have been used up.
+        before.clock.store(60_000_000, Ordering::Relaxed);
+        let mut served = 0;
+        while let Some(permits) = held.pop() {
+            drop(permits);
+            line.retain_mut(|waiting| match poll(waiting) {
+                Poll::Ready(result) => {
+                    held.push(result.unwrap());
+                    served += 1;
+                    false
+                }
+                Poll::Pending => true,
+            });
+            assert!(figures(&hull, "route/a").unwrap().in_flight <= 3);
+        }
+        assert_eq!((served, line.len()), (callers.len(), 0));
+        // Somebody who had looked at the policy before comes too late for no reason of its own.
+        drop(admitted(before.anybody(0)).unwrap());
+        drop(after);
+        all_returned(&hull);
+    }
+}
+
+#[test]
+fn a_route_owes_nothing_for_the_time_without_a_name() {
+    let hull = Hull::new();
+    let named = policy(9, 2, &[Limit::UNLIMITED], &[route("a", 3).reserved(2)]);
+    let second = 1_000_000;
+    let before = Snapshot::at(&hull, &named, second);
+    let held = fill(&before, 0, ANYBODY);
+    assert_eq!(held.len(), 3);
+    let other = policy(9, 2, &[Limit::UNLIMITED], &[route("b", 3).reserved(2)]);
+    Snapshot::at(&hull, &other, 2 * second);
+    hull.sweep(30 * second);
+    let back = Snapshot::at(&hull, &named, 50 * second);
+    let credit = |at| back.fittings.passages[0].credit(at).unwrap().slot_ms;
+    assert_eq!(credit(50 * second), 20_000, "full, and one is borrowed");
+    drop(held);
+    assert_eq!(hull.spare(), (2, 0));
+    all_returned(&hull);
+}
+
 #[test]
 fn closing_ends_every_wait() {
     let hull = Hull::new();

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
-use compartment::{Caller, CellCache, Class, Entry, Hull, Limit, Permits, Rejection, Waiting};
+use compartment::{
+    Caller, CellCache, Class, Entry, Hull, Lane, Limit, Permits, Rejection, Waiting,
+};
 
 use crate::support::*;
 
@@ -49,7 +51,7 @@ impl Wake for Unpark {
     }
 }
 
-fn wait(mut waiting: Waiting<Here>) -> Option<Permits<Here>> {
+pub(crate) fn wait<L: Lane>(mut waiting: Waiting<L>) -> Option<Permits<L>> {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
     loop {
@@ -61,10 +63,10 @@ fn wait(mut waiting: Waiting<Here>) -> Option<Permits<Here>> {
 }
 
 /// A small generator of its own: the same sequence every time.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

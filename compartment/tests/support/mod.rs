@@ -347,7 +347,12 @@ pub(crate) fn all_returned(hull: &Hull) {
     for f in hull.figures(NOW_US) {
         assert_eq!((f.in_flight, f.queued, f.borrowed), (0, 0, 0), "{f:?}");
     }
+    for f in hull.figures(NOW_US) {
+        // Counted apart from `completed`: of whoever came back, and of nobody twice.
+        assert_eq!(f.hold.count(), f.completed, "{f:?}");
+    }
     assert_eq!(hull.spare().1, 0, "spare slots in use by nobody");
+    assert_eq!(hull.remains(), []);
 }
 
 /// A host whose thread has a seat, as a gateway's serving threads have.
@@ -359,11 +364,16 @@ pub(crate) struct Seated {
 
 impl Seated {
     pub(crate) fn new(snapshot: &Arc<Snapshot>, seat: &Rc<Seat>) -> Self {
-        let here = Here {
-            snapshot: Arc::clone(snapshot),
-            route: 0,
-            stream: false,
-        };
+        Self::on(snapshot, seat, 0, false)
+    }
+
+    pub(crate) fn on(
+        snapshot: &Arc<Snapshot>,
+        seat: &Rc<Seat>,
+        route: usize,
+        stream: bool,
+    ) -> Self {
+        let here = snapshot.lane(route, stream);
         let seat = Rc::clone(seat);
         Self { here, seat }
     }
