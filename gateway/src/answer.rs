@@ -67,6 +67,9 @@ pub(crate) fn of(
     let is_events = streams::is_event_stream(&head.headers);
     let via = visit.core.live.via.of(head.version);
     headers::to_client(&mut head.headers, &visit.request_id, via);
+    if let Some(fields) = &lane.0.route.fields {
+        fields.to_client(&mut head.headers);
+    }
     // What the client speaks is hyper's to know; the upstream's version ends here.
     head.version = Version::HTTP_11;
     if head.status == StatusCode::NO_CONTENT {

@@ -71,8 +71,7 @@ pub(crate) fn identify(
         }
     })?;
     visit.goes(&lane);
-    let rewritten = target::origin_form(&parts.uri, &head.path);
-    let rewritten = rewritten.map_err(|doubt| Stop::with(Reason::BadRequest, doubt.text()))?;
+    let rewritten = rewritten(&lane, parts, &head)?;
     let header = lane.0.route.deadline_header.as_ref();
     let deadline_us = head::deadline_us(&parts.headers, header);
     Ok(Asked {
@@ -82,6 +81,20 @@ pub(crate) fn identify(
         asks,
         deadline_us,
     })
+}
+
+/// The target as the upstream gets it, where that is not as it came.
+fn rewritten(lane: &OnRoute, parts: &Parts, head: &Head<'_>) -> Result<Option<Uri>, Stop> {
+    let fields = lane.0.route.fields.as_ref();
+    if let Some(fields) = fields.filter(|fields| !fields.keeps_path()) {
+        let stripped = fields.target(&head.path, &parts.uri);
+        let doubt = "the path cannot be rewritten";
+        return stripped
+            .map(Some)
+            .ok_or(Stop::with(Reason::BadRequest, doubt));
+    }
+    target::origin_form(&parts.uri, &head.path)
+        .map_err(|doubt| Stop::with(Reason::BadRequest, doubt.text()))
 }
 
 fn route(
@@ -190,6 +203,9 @@ impl Asked {
             .policy
             .tenants
             .drop_others(&mut headers, sender.tenant);
+        if let Some(fields) = &self.lane.0.route.fields {
+            fields.to_upstream(&mut headers);
+        }
         if trailers {
             upstream::accept_trailers(&mut headers);
         }
@@ -211,7 +227,7 @@ impl Asked {
         if let Some(authority) = sent.authority() {
             return HeaderValue::from_str(authority.as_str()).ok();
         }
-        let endpoint = self.lane.0.route.endpoints.first()?;
+        let endpoint = &self.lane.0.route.endpoints.first()?.endpoint;
         let host = match endpoint.host.contains(':') {
             true => format!("[{}]:{}", endpoint.host, endpoint.port),
             false => format!("{}:{}", endpoint.host, endpoint.port),

@@ -196,7 +196,7 @@ impl Core {
         streams: Option<Rc<RouteLane>>,
     ) -> RouteLane {
         let endpoints = route.endpoints.iter();
-        let pool = |endpoint| self.pools.of(&route.id, is_of_streams, endpoint);
+        let pool = |target| self.pools.of(&route.id, is_of_streams, target);
         let (server, client) = self.durations(route, index, &snapshot.policy);
         RouteLane {
             server,
@@ -226,11 +226,11 @@ impl Core {
         let first = methods.and_then(|methods| methods.first()?.parse().ok());
         let verb = Verb::of(&first.unwrap_or(http::Method::GET));
         let of = |place| Durations::prepared(place, self.number, &self.live.http, verb);
-        let client = route.endpoints.iter().map(|endpoint| {
+        let client = route.endpoints.iter().map(|target| {
             of(Place::Client {
                 upstream: Arc::clone(&upstream),
-                host: endpoint.host.as_str().into(),
-                port: endpoint.port,
+                host: target.endpoint.host.as_str().into(),
+                port: target.endpoint.port,
             })
         });
         let server = Place::Server(Some(route.id.as_str().into()));

@@ -102,8 +102,7 @@ impl Intake {
             Ok(()) => match contained(|| {
                 let now_us = self.clock.now_us();
                 self.live
-                    .install(offered.generation, &document, policy, now_us);
-                Ok(())
+                    .install(offered.generation, &document, policy, now_us)
             }) {
                 Ok(()) => Answer::Running,
                 Err(faults) => Answer::Refused(faults),
@@ -125,6 +124,7 @@ impl Intake {
     /// snapshots that nobody reads.
     pub(crate) fn sweep(&self) {
         self.live.sweep();
+        self.live.dependencies.read_again();
         self.live.hull().sweep(self.clock.now_us());
     }
 

@@ -11,19 +11,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use compartment::policy::{
-    Endpoint, HoldUntil, Millionths, Policy, Retry, RetryOn, Route, Streams, Value,
+    Fault, HoldUntil, Millionths, Policy, Retry, RetryOn, Route, Streams, Value,
 };
 use compartment::{Class, Hull, Limit, Name, Passage, RetryBudget, TenantCompartment};
 use http::HeaderName;
 
 use crate::clock::whole_us;
+use crate::dependencies::{Dependencies, Prepared};
 use crate::fallback::FixedAnswer;
+use crate::field_rules::FieldRules;
 use crate::http_stats::HttpStats;
 use crate::least_rate::LeastRate;
 use crate::outcomes::Outcomes;
 use crate::route::RouteTable;
 use crate::running::{Mark, Tables};
 use crate::tenant::TenantTable;
+use crate::upstream::Target;
 use crate::via::Via;
 
 /// Share of recent successes that may be repeated when a policy does not say: all of them. The
@@ -46,6 +49,7 @@ pub(crate) struct Live {
     pub(crate) outcomes: Outcomes,
     pub(crate) via: Via,
     pub(crate) http: HttpStats,
+    pub(crate) dependencies: Dependencies,
     pub(crate) least_rate: LeastRate,
 }
 
@@ -83,7 +87,7 @@ pub(crate) struct LiveRoute {
     pub(crate) tenant_limit: Option<Limit>,
     /// By the index of the plan.
     pub(crate) plan_limits: HashMap<usize, Limit>,
-    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) endpoints: Vec<Arc<Target>>,
     /// What the upstream speaks, by prior knowledge.
     pub(crate) http2: bool,
     pub(crate) connect_us: u64,
@@ -95,6 +99,8 @@ pub(crate) struct LiveRoute {
     pub(crate) body_idle_us: u64,
     pub(crate) body_bytes_max: u64,
     pub(crate) deadline_header: Option<HeaderName>,
+    /// `None`: everything goes as it is.
+    pub(crate) fields: Option<Box<FieldRules>>,
     pub(crate) retry: Option<LiveRetry>,
     pub(crate) fallback: Option<FixedAnswer>,
     pub(crate) route_mark: Mark,
@@ -151,14 +157,24 @@ impl Live {
             outcomes: Outcomes::default(),
             via: Via::random(),
             http: HttpStats::default(),
+            dependencies: Dependencies::default(),
             least_rate,
         })
     }
 
     /// Puts a checked policy in force: numbers into the live compartments, then the pointer.
-    pub(crate) fn install(&self, generation: u64, document: &Value, policy: Policy, now_us: u64) {
+    pub(crate) fn install(
+        &self,
+        generation: u64,
+        document: &Value,
+        policy: Policy,
+        now_us: u64,
+    ) -> Result<(), Vec<Fault>> {
         let digest = wire::document::digest(document);
-        let fresh = Arc::new(self.build(generation, digest, policy, now_us));
+        // What can fail comes first, and changes nothing.
+        let prepared = self.dependencies.prepare(&policy)?;
+        self.dependencies.keep(&policy, &prepared);
+        let fresh = Arc::new(self.build(generation, digest, policy, &prepared, now_us));
         self.http.keep_only(&fresh.policy);
         let old = self.current.swap(Some(fresh));
         self.version.fetch_add(1, Ordering::AcqRel);
@@ -169,6 +185,7 @@ impl Live {
         budgets.retain(|_, kept| Arc::strong_count(&kept.budget) > 1);
         drop(budgets);
         self.sweep();
+        Ok(())
     }
 
     /// What is in force.
@@ -247,12 +264,21 @@ impl Live {
         ages
     }
 
-    fn build(&self, generation: u64, digest: String, policy: Policy, now_us: u64) -> LivePolicy {
+    fn build(
+        &self,
+        generation: u64,
+        digest: String,
+        policy: Policy,
+        prepared: &Prepared,
+        now_us: u64,
+    ) -> LivePolicy {
         let fittings = self.hull.apply(&policy, now_us);
         let ways = fittings.passages.into_iter().zip(fittings.streams);
         let routes = policy.routes.iter().zip(ways).enumerate();
         let routes = routes
-            .map(|(index, (route, ways))| Arc::new(self.route(&policy, index, route, ways)))
+            .map(|(index, (route, ways))| {
+                Arc::new(self.route(&policy, prepared, index, route, ways))
+            })
             .collect();
         let names = fittings.tenants.iter().map(|tenant| tenant.name());
         let tenant_marks = names
@@ -273,6 +299,7 @@ impl Live {
     fn route(
         &self,
         policy: &Policy,
+        prepared: &Prepared,
         index: usize,
         route: &Route,
         (passage, streams): (Passage, Option<Passage>),
@@ -297,8 +324,9 @@ impl Live {
             class: route.class,
             tenant_limit: route.compartment.tenant_limit,
             plan_limits: plan_limits.collect(),
-            endpoints: upstream
-                .map(|upstream| upstream.endpoints.clone())
+            endpoints: prepared
+                .get(route.upstream)
+                .map(|dependency| dependency.targets.clone())
                 .unwrap_or_default(),
             http2: upstream.is_some_and(|upstream| upstream.http2),
             connect_us: upstream.map_or(0, |upstream| whole_us(upstream.connect_timeout)),
@@ -310,6 +338,7 @@ impl Live {
             body_idle_us: whole_us(route.timeout.body_idle.unwrap_or(http.body_idle_timeout)),
             body_bytes_max: route.body_bytes_max.unwrap_or(http.body_bytes_max),
             deadline_header: route.timeout.deadline_header.as_ref().and_then(name),
+            fields: FieldRules::new(&route.rewrite, &route.headers),
             retry: route.retry.as_ref().map(|retry| LiveRetry {
                 attempts: retry.attempts,
                 on: retry.on,
@@ -365,10 +394,12 @@ mod tests {
     fn a_new_policy_changes_the_pointer_and_frees_the_old_snapshot() {
         let live = Live::new(1);
         assert!(live.current().is_none());
-        live.install(1, &Value::Table(Vec::new()), policy(&[route("a", "/a")]), 1);
+        live.install(1, &Value::Table(Vec::new()), policy(&[route("a", "/a")]), 1)
+            .unwrap();
         let first = live.current().unwrap();
         let (weak, version) = (Arc::downgrade(&first), live.version());
-        live.install(2, &Value::Table(Vec::new()), policy(&[route("b", "/b")]), 1);
+        live.install(2, &Value::Table(Vec::new()), policy(&[route("b", "/b")]), 1)
+            .unwrap();
         assert_ne!(live.version(), version);
         assert_eq!(live.current().unwrap().generation, 2);
         // A reader keeps it; whoever sweeps next, not the reader, frees it.
@@ -401,9 +432,11 @@ mod tests {
             let current = live.current().unwrap();
             Arc::clone(&current.routes[0].retry.as_ref().unwrap().budget)
         };
-        live.install(1, &Value::Table(Vec::new()), policy(&[one.clone()]), 1);
+        live.install(1, &Value::Table(Vec::new()), policy(&[one.clone()]), 1)
+            .unwrap();
         let first = budget_of(&live);
-        live.install(2, &Value::Table(Vec::new()), policy(&[one]), 1);
+        live.install(2, &Value::Table(Vec::new()), policy(&[one]), 1)
+            .unwrap();
         assert!(Arc::ptr_eq(&first, &budget_of(&live)));
     }
 }

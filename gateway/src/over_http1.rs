@@ -11,10 +11,9 @@ use std::task::Poll;
 
 use http::Response;
 use hyper::body::Incoming;
-use tokio::net::TcpStream;
 
 use crate::attempt::{Attempts, Fault, Reply, fault_of, is_readable};
-use crate::upstream::{EndpointPool, NoConnection, Source, Unreached, Wire};
+use crate::upstream::{EndpointPool, NoConnection, Socket, Source, Unreached, Wire};
 
 impl Attempts<'_> {
     /// One endpoint, or why it gives no connection.
@@ -51,7 +50,7 @@ impl Attempts<'_> {
     async fn dial<T, E, F>(
         &mut self,
         pool: &EndpointPool,
-        begin: impl FnOnce(TcpStream) -> F,
+        begin: impl FnOnce(Socket) -> F,
     ) -> Result<Result<T, Unreached>, Fault>
     where
         F: Future<Output = Result<T, E>>,

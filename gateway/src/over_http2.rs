@@ -41,7 +41,8 @@ impl Attempts<'_> {
             let Some(request) = self.request.take() else {
                 return Err(Fault::Reset);
             };
-            let sent = self.send_over(sender, lease, &request).await;
+            let secure = pool.target.endpoint.secure;
+            let sent = self.send_over(sender, lease, &request, secure).await;
             match sent {
                 Ok((head, call)) if is_readable(&head, false) => {
                     let source = Source::Http2(call);
@@ -63,8 +64,9 @@ impl Attempts<'_> {
         sender: Stream,
         lease: Lease,
         request: &Request<RequestBody>,
+        secure: bool,
     ) -> Result<(Response<()>, Box<Call>), Failed> {
-        let mut call = Box::new(Call::begin(sender, lease, request)?);
+        let mut call = Box::new(Call::begin(sender, lease, request, secure)?);
         let head = poll_fn(|cx| {
             self.poll_client(cx).map_err(Failed::Otherwise)?;
             call.poll(cx);

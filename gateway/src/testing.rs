@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use compartment::policy::{
-    Endpoint, Gateway, HoldUntil, Http, Network, PathMatch, Policy, Route, RouteCompartment,
-    Tenant, Timeouts, Upstream,
+    Endpoint, Gateway, Headers, HoldUntil, Http, Network, PathMatch, Policy, Rewrite, Route,
+    RouteCompartment, Tenant, Timeouts, Upstream,
 };
 use compartment::{Class, Limit, Mode, Name};
 
@@ -40,6 +40,8 @@ pub(crate) fn route(id: &str, prefix: &str) -> Route {
         class: Class::Standard,
         owner: None,
         body_bytes_max: None,
+        rewrite: Rewrite::default(),
+        headers: Headers::default(),
         compartment: RouteCompartment {
             limit: Limit::new(10).unwrap(),
             reserved: 0,
@@ -94,8 +96,10 @@ pub(crate) fn policy(routes: &[Route]) -> Policy {
         tenants: Vec::new(),
         upstreams: vec![Upstream {
             http2: false,
+            tls: None,
             id: Name::new("u").unwrap(),
             endpoints: vec![Endpoint {
+                secure: false,
                 host: "127.0.0.1".to_owned(),
                 port: 9,
             }],

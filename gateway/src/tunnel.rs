@@ -12,8 +12,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use socket2::SockRef;
-use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::connection::{Connection, Switch};
@@ -21,7 +19,8 @@ use crate::core::Core;
 use crate::held_body::{Bounds, Parts, Slots};
 use crate::reason::Reason;
 use crate::timer::Timer;
-use crate::upstream::Source;
+use crate::tunnel_end::End;
+use crate::upstream::{Socket, Source};
 use crate::visit::{Stop, Visit};
 
 /// Bytes of one direction that were read and not yet written.
@@ -74,7 +73,7 @@ pub(crate) fn prepare(visit: &Visit, parts: Parts, bounds: Bounds) -> Result<(),
 /// A tunnel whose client has not been told yet.
 struct Waiting {
     // Declared first, so dropped first: while a permit is out, the upstream may still be at work.
-    upstream: TcpStream,
+    upstream: Socket,
     unread: Bytes,
     timer: Timer,
     _slots: Option<Slots>,
@@ -119,10 +118,10 @@ impl Waiting {
             core,
             ..
         } = self;
-        let upstream = &*upstream;
+        let (client, upstream) = (&End::Plain(client), &End::of(upstream));
         // A reset is heard of also while nobody reads from that side.
-        let mut client_lost = pin!(lost(client, Reason::ClientGone));
-        let mut upstream_lost = pin!(lost(upstream, Reason::UpstreamReset));
+        let mut client_lost = pin!(client.lost(Reason::ClientGone));
+        let mut upstream_lost = pin!(upstream.lost(Reason::UpstreamReset));
         let mut progress_us = core.now.read_us();
         poll_fn(|cx| {
             let mut moved = false;
@@ -159,16 +158,6 @@ impl Waiting {
     }
 }
 
-/// Ready when the connection was reset.
-async fn lost(stream: &TcpStream, reason: Reason) -> Reason {
-    loop {
-        match stream.ready(Interest::ERROR).await {
-            Ok(ready) if !ready.is_error() => tokio::task::yield_now().await,
-            Ok(_) | Err(_) => return reason,
-        }
-    }
-}
-
 /// One direction.
 struct Way {
     buffer: Vec<u8>,
@@ -177,6 +166,8 @@ struct Way {
     to: usize,
     /// What was read before there was a tunnel.
     first: Bytes,
+    /// Some of what was written may still be here.
+    unflushed: bool,
     /// The side that is read from has said all.
     ended: bool,
     /// And the other side was told.
@@ -192,6 +183,7 @@ impl Way {
             from: 0,
             to: 0,
             first,
+            unflushed: false,
             ended: false,
             shut: false,
             read_fails,
@@ -203,17 +195,19 @@ impl Way {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        from: &TcpStream,
-        to: &TcpStream,
+        from: &End<'_>,
+        to: &End<'_>,
         moved: &mut bool,
     ) -> Poll<Ended> {
         for _ in 0..TURNS_MAX {
             if self.has_more() {
                 let written = ready!(self.poll_write(cx, to)).map_err(|_| self.write_fails)?;
                 *moved |= written > 0;
+            } else if self.unflushed {
+                ready!(to.poll_flush(cx)).map_err(|_| self.write_fails)?;
+                self.unflushed = false;
             } else if self.ended {
-                self.shut(to)?;
-                return Poll::Ready(Ok(()));
+                return self.poll_shut(cx, to);
             } else {
                 let read = ready!(self.poll_read(cx, from)).map_err(|_| self.read_fails)?;
                 *moved |= read > 0;
@@ -228,50 +222,34 @@ impl Way {
         !self.first.is_empty() || self.from < self.to
     }
 
-    fn poll_write(&mut self, cx: &mut Context<'_>, to: &TcpStream) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(to.poll_write_ready(cx))?;
-            let rest = match self.first.is_empty() {
-                true => self.buffer.get(self.from..self.to).unwrap_or_default(),
-                false => &self.first,
-            };
-            match to.try_write(rest) {
-                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Ok(written) if self.first.is_empty() => {
-                    self.from = self.from.saturating_add(written);
-                    return Poll::Ready(Ok(written));
-                }
-                Ok(written) => {
-                    let written = written.min(self.first.len());
-                    drop(self.first.split_to(written));
-                    return Poll::Ready(Ok(written));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
+    fn poll_write(&mut self, cx: &mut Context<'_>, to: &End<'_>) -> Poll<io::Result<usize>> {
+        let rest = match self.first.is_empty() {
+            true => self.buffer.get(self.from..self.to).unwrap_or_default(),
+            false => &self.first,
+        };
+        let written = ready!(to.poll_write(cx, rest))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
+        self.unflushed = true;
+        match self.first.is_empty() {
+            true => self.from = self.from.saturating_add(written),
+            false => drop(self.first.split_to(written.min(self.first.len()))),
+        }
+        Poll::Ready(Ok(written))
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>, from: &TcpStream) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(from.poll_read_ready(cx))?;
-            match from.try_read(&mut self.buffer) {
-                Ok(read) => {
-                    (self.from, self.to) = (0, read);
-                    return Poll::Ready(Ok(read));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
+    fn poll_read(&mut self, cx: &mut Context<'_>, from: &End<'_>) -> Poll<io::Result<usize>> {
+        let read = ready!(from.poll_read(cx, &mut self.buffer))?;
+        (self.from, self.to) = (0, read);
+        Poll::Ready(Ok(read))
     }
 
-    fn shut(&mut self, to: &TcpStream) -> Ended {
+    fn poll_shut(&mut self, cx: &mut Context<'_>, to: &End<'_>) -> Poll<Ended> {
         if !self.shut {
+            ready!(to.poll_shut(cx)).map_err(|_| self.write_fails)?;
             self.shut = true;
-            let told = SockRef::from(to).shutdown(std::net::Shutdown::Write);
-            told.map_err(|_| self.write_fails)?;
         }
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 }

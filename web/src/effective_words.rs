@@ -33,7 +33,10 @@ pub(crate) fn endpoints(upstream: &Upstream) -> String {
     let all: Vec<String> = upstream
         .endpoints
         .iter()
-        .map(|e| format!("{}:{}", e.host, e.port))
+        .map(|e| match e.secure {
+            true => format!("{}:{} by TLS", e.host, e.port),
+            false => format!("{}:{}", e.host, e.port),
+        })
         .collect();
     all.join(", ")
 }

@@ -7,11 +7,13 @@
 mod behaviour;
 mod cursor;
 mod fault;
+mod fields;
 mod gateway;
 mod identify;
 mod named;
 mod nearest;
 mod path;
+mod rewrite;
 mod route;
 mod route_compartment;
 mod rules;

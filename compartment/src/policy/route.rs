@@ -6,12 +6,14 @@
 use super::behaviour::{fallbacks, retry, timeouts, timeouts_default};
 use super::cursor::{Keys, Node, Table};
 use super::fault::Faults;
+use super::fields::headers;
 use super::gateway::body_bytes;
 use super::named::Names;
+use super::rewrite::rewrite;
 use super::route_compartment::compartment;
 use super::scalar::{class, line, name};
 use super::text::{host, method, path};
-use super::types::{PathMatch, Route};
+use super::types::{Headers, PathMatch, Rewrite, Route};
 use crate::Class;
 
 /// The most routes of a policy.
@@ -35,8 +37,10 @@ const KEYS: Keys = Keys {
         "timeout",
         "retry",
         "fallback",
+        "rewrite",
+        "headers",
     ],
-    unenforced: &["rewrite", "headers"],
+    unenforced: &[],
 };
 
 /// One of `[[routes]]`.
@@ -54,6 +58,10 @@ pub(super) fn route(node: Node<'_>, upstreams: &Names<'_>, faults: &mut Faults) 
         line(node, OWNER_CHARS_MAX, faults)
     });
     let body = table.optional("max_body", faults, body_bytes);
+    let rewrite = table.or("rewrite", Rewrite::default(), faults, |node, faults| {
+        rewrite(node, path.as_ref(), faults)
+    });
+    let headers = table.or("headers", Headers::default(), faults, headers);
     let compartment = compartment(&table, faults);
     let timeout = table.or("timeout", timeouts_default(), faults, timeouts);
     let retry = table.optional("retry", faults, retry);
@@ -67,6 +75,8 @@ pub(super) fn route(node: Node<'_>, upstreams: &Names<'_>, faults: &mut Faults) 
         class: class?,
         owner: owner?,
         body_bytes_max: body?,
+        rewrite: rewrite?,
+        headers: headers?,
         compartment: compartment?,
         timeout: timeout?,
         retry: retry?,

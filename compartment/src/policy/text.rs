@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::cursor::{NOT_ENFORCED, Node};
+use super::cursor::Node;
 use super::fault::Faults;
 use super::scalar::text;
 use super::types::{Endpoint, Network};
@@ -105,7 +105,7 @@ pub(super) fn header_name(node: Node<'_>, faults: &mut Faults) -> Option<String>
     Some(name)
 }
 
-fn is_token(byte: u8) -> bool {
+pub(super) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
@@ -216,41 +216,36 @@ pub fn parse_network(text: &str) -> Option<Network> {
     })
 }
 
-/// Where an upstream listens: `http://host:port`.
+/// Where an upstream listens: `http://host:port` or `https://host:port`.
 pub(super) fn endpoint(node: Node<'_>, faults: &mut Faults) -> Option<Endpoint> {
-    let url = text(node, faults)?;
-    if url
-        .get(..8)
-        .is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"))
-    {
-        return faults.broken(node, format!("https {NOT_ENFORCED}; http is"));
-    }
-    match parse_endpoint(url) {
+    match parse_endpoint(text(node, faults)?) {
         Some(endpoint) => Some(endpoint),
         None => faults.broken(
             node,
-            "must be http://host or http://host:port, without user, path or query",
+            "must be http://host or https://host, with a port or not, without user, path or query",
         ),
     }
 }
 
-/// Reads `http://host:port`; the port is 80 unless given.
+/// Reads `http://host:port` and `https://host:port`; the port is 80 or 443 unless given.
 pub fn parse_endpoint(url: &str) -> Option<Endpoint> {
-    let (scheme, rest) = (url.get(..7)?, url.get(7..)?);
-    if !scheme.eq_ignore_ascii_case("http://") {
+    let (scheme, rest) = url.split_once("://")?;
+    let secure = scheme.eq_ignore_ascii_case("https");
+    if !secure && !scheme.eq_ignore_ascii_case("http") {
         return None;
     }
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let host = canonical_host(rest)?;
     let port = match rest.rsplit_once(':') {
         Some((_, port)) if !port.ends_with(']') => port.parse::<u16>().ok().filter(|p| *p > 0)?,
+        _ if secure => 443,
         _ => 80,
     };
     let host = host
         .trim_start_matches('[')
         .trim_end_matches(']')
         .to_owned();
-    Some(Endpoint { host, port })
+    Some(Endpoint { secure, host, port })
 }
 
 /// A digest of an API key: `sha256:` and 64 hexadecimal digits.
@@ -343,13 +338,17 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_plain() {
+    fn endpoints_are_a_scheme_a_host_and_a_port() {
         for (text, want) in [
             ("http://127.0.0.1:9001", Some(("127.0.0.1", 9001))),
             ("http://payments", Some(("payments", 80))),
             ("HTTP://Payments:8080/", Some(("payments", 8080))),
             ("http://[::1]:9001", Some(("::1", 9001))),
             ("http://[::1]", Some(("::1", 80))),
+            ("https://Payments/", Some(("payments", 443))),
+            ("HTTPS://[::1]:9443", Some(("::1", 9443))),
+            ("https://a:", None),
+            ("https//a", None),
             ("http://a:0", None),
             ("http://a:", None),
             ("http://a/x", None),
@@ -361,6 +360,7 @@ mod tests {
             ("é", None),
         ] {
             let want = want.map(|(host, port)| Endpoint {
+                secure: text.to_ascii_lowercase().starts_with("https"),
                 host: host.to_owned(),
                 port,
             });

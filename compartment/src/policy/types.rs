@@ -1,6 +1,7 @@
 //! The shape of a checked policy. Plain data: a value of these types keeps every rule of the
 //! document (ranges, references, sums). It must never hold text that still has to be checked.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -169,15 +170,36 @@ pub struct Upstream {
     pub limit: Limit,
     /// Longest time to connect.
     pub connect_timeout: Duration,
+    /// Whom its `https` endpoints are believed by; the system's roots unless set.
+    pub tls: Option<UpstreamTls>,
 }
 
-/// Where an upstream listens. Plain HTTP in this build.
+/// `tls` of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamTls {
+    /// Absolute path, on the gateway's machine, of the only roots that are believed.
+    pub ca_file: String,
+}
+
+/// Where an upstream listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
+    /// By TLS.
+    pub secure: bool,
     /// Host name or address (IPv6 without brackets).
     pub host: String,
     /// Port.
     pub port: u16,
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.secure { "https" } else { "http" };
+        match self.host.contains(':') {
+            true => write!(f, "{scheme}://[{}]:{}", self.host, self.port),
+            false => write!(f, "{scheme}://{}:{}", self.host, self.port),
+        }
+    }
 }
 
 /// `[[routes]]`.
@@ -199,6 +221,10 @@ pub struct Route {
     pub owner: Option<String>,
     /// Replaces the gateway's bound on request bodies, in bytes.
     pub body_bytes_max: Option<u64>,
+    /// What the upstream sees instead of what the client said.
+    pub rewrite: Rewrite,
+    /// Fields that are set and removed on the way.
+    pub headers: Headers,
     /// `[routes.compartment]`.
     pub compartment: RouteCompartment,
     /// `[routes.timeout]`.
@@ -207,6 +233,28 @@ pub struct Route {
     pub retry: Option<Retry>,
     /// `[[routes.fallback]]`, in the order they are tried.
     pub fallback: Vec<Fallback>,
+}
+
+/// `rewrite` of a route.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rewrite {
+    /// Whole segments at the beginning of the route's path that the upstream does not see.
+    pub strip_prefix: Option<String>,
+    /// The host that the upstream sees, with a port if that is named.
+    pub host: Option<String>,
+}
+
+/// `headers` of a route. Names in lower case, each at most once in each direction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// Set in what the upstream gets.
+    pub request_set: Vec<(String, String)>,
+    /// Removed from what the upstream gets.
+    pub request_remove: Vec<String>,
+    /// Set in what the client gets.
+    pub response_set: Vec<(String, String)>,
+    /// Removed from what the client gets.
+    pub response_remove: Vec<String>,
 }
 
 /// Which paths a route takes. Canonical form, beginning with `/`.

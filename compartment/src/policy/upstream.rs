@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::cursor::{Keys, Node, Place, Table};
 use super::fault::Faults;
-use super::scalar::{duration, flag, limit, name};
+use super::scalar::{duration, flag, limit, line, name};
 use super::text::endpoint;
-use super::types::{Endpoint, Upstream};
+use super::types::{Endpoint, Upstream, UpstreamTls};
 use crate::Limit;
 
 /// The most upstreams of a policy.
@@ -21,9 +21,16 @@ const ENDPOINTS_MAX: usize = 64;
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(2);
 
 const KEYS: Keys = Keys {
-    known: &["endpoints", "http2", "limit", "connect_timeout"],
+    known: &["endpoints", "http2", "limit", "connect_timeout", "tls"],
     unenforced: &["breaker", "health"],
 };
+
+const TLS_KEYS: Keys = Keys {
+    known: &["ca_file"],
+    unenforced: &[],
+};
+
+const FILE_CHARS_MAX: usize = 1_024;
 
 /// `[upstreams]`.
 pub(super) fn upstreams(node: Node<'_>, faults: &mut Faults) -> Option<Vec<Upstream>> {
@@ -37,13 +44,37 @@ fn upstream(id: Node<'_>, node: Node<'_>, faults: &mut Faults) -> Option<Upstrea
     let limit = table.or("limit", Limit::UNLIMITED, faults, limit);
     let connect_timeout = table.or("connect_timeout", CONNECT_TIMEOUT_DEFAULT, faults, duration);
     let http2 = table.or("http2", false, faults, flag);
+    let tls = table.optional("tls", faults, tls);
+    let endpoints = endpoints?;
+    if matches!(tls, Some(Some(_)))
+        && !endpoints.iter().any(|endpoint| endpoint.secure)
+        && let Some(node) = table.get("tls")
+    {
+        return faults.broken(node, "has no effect: none of the endpoints is https");
+    }
     Some(Upstream {
         id: id?,
-        endpoints: endpoints?,
+        endpoints,
         http2: http2?,
         limit: limit?,
         connect_timeout: connect_timeout?,
+        tls: tls?,
     })
+}
+
+fn tls(node: Node<'_>, faults: &mut Faults) -> Option<UpstreamTls> {
+    let table = Table::open(node, TLS_KEYS, faults)?;
+    let ca_file = table.required("ca_file", faults, |node, faults| {
+        let path = line(node, FILE_CHARS_MAX, faults)?;
+        if !path.starts_with('/') {
+            return faults.broken(
+                node,
+                "must be an absolute path: gateways read it where they run",
+            );
+        }
+        Some(path)
+    });
+    Some(UpstreamTls { ca_file: ca_file? })
 }
 
 fn endpoints(node: Node<'_>, faults: &mut Faults) -> Option<Vec<Endpoint>> {
@@ -55,7 +86,7 @@ fn endpoints(node: Node<'_>, faults: &mut Faults) -> Option<Vec<Endpoint>> {
     for (index, endpoint) in endpoints.iter().enumerate() {
         if !seen.insert(endpoint) {
             let place = Place::Index(&node.place, index);
-            let text = format!("\"http://{}:{}\"", endpoint.host, endpoint.port);
+            let text = format!("\"{endpoint}\"");
             return faults.add(&place, text, "is named twice");
         }
     }

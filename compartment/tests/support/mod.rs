@@ -91,6 +91,8 @@ impl R {
             class: Class::Standard,
             owner: None,
             body_bytes_max: None,
+            rewrite: Default::default(),
+            headers: Default::default(),
             compartment: RouteCompartment {
                 limit: self.limit,
                 reserved: self.reserved,
@@ -129,10 +131,12 @@ pub(crate) fn policy(capacity: u32, spare: u32, upstreams: &[Limit], routes: &[R
     let upstream = |(n, limit): (usize, &Limit)| Upstream {
         id: name(&format!("u{n}")),
         endpoints: vec![Endpoint {
+            secure: false,
             host: "127.0.0.1".to_owned(),
             port: 1,
         }],
         http2: false,
+        tls: None,
         limit: *limit,
         connect_timeout: second,
     };

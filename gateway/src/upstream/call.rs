@@ -74,8 +74,9 @@ impl Call {
         mut sender: SendRequest<Bytes>,
         lease: Lease,
         request: &Request<RequestBody>,
+        secure: bool,
     ) -> Result<Self, Broken> {
-        let head = head_of(request).ok_or(Broken::Protocol)?;
+        let head = head_of(request, secure).ok_or(Broken::Protocol)?;
         let pump = match request.body() {
             RequestBody::Empty => None,
             RequestBody::Pumped(pump) => Some(Rc::clone(pump)),
@@ -220,13 +221,13 @@ impl Upload {
 }
 
 /// The head as HTTP/2 spells it: the host in the target, and nothing that speaks of a connection.
-fn head_of(request: &Request<RequestBody>) -> Option<Request<()>> {
+fn head_of(request: &Request<RequestBody>, secure: bool) -> Option<Request<()>> {
     let mut headers: HeaderMap = request.headers().clone();
     let host = headers.remove(HOST)?;
     headers.remove(CONNECTION);
     headers.remove(TRANSFER_ENCODING);
     let mut target = Uri::default().into_parts();
-    target.scheme = Some(Scheme::HTTP);
+    target.scheme = Some(if secure { Scheme::HTTPS } else { Scheme::HTTP });
     target.authority = Some(Authority::try_from(host.as_bytes()).ok()?);
     let path = request.uri().path_and_query().cloned();
     target.path_and_query = Some(path.unwrap_or_else(|| PathAndQuery::from_static("/")));

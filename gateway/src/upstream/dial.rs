@@ -7,12 +7,13 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{Target, Unreached};
+use super::{Secured, Socket, Target, Unreached};
 use crate::clock::Clock;
 use crate::resolve::{NoAddress, Resolver};
 
@@ -29,6 +30,10 @@ pub(crate) enum NoConnection {
     Timeout,
     #[error("the upstream cannot be connected to")]
     Refused(#[source] io::Error),
+    #[error("TLS: {0}")]
+    Tls(#[source] io::Error),
+    #[error("the upstream did not agree to HTTP/2")]
+    NotHttp2,
     #[error("the connection cannot be used")]
     Unusable(#[from] hyper::Error),
     #[error("the connection cannot be used")]
@@ -44,6 +49,20 @@ impl NoConnection {
             Self::Timeout => Unreached::Timeout,
             Self::Unusable(_) | Self::UnusableHttp2(_) => Unreached::Ended,
             Self::Refused(error) => Self::of_system(error.kind()),
+            Self::NotHttp2 => Unreached::TlsProtocol,
+            Self::Tls(error) => Self::of_tls(error),
+        }
+    }
+
+    fn of_tls(error: &io::Error) -> Unreached {
+        let inner = error.get_ref();
+        match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
+                Unreached::TlsCertificate
+            }
+            Some(rustls::Error::AlertReceived(_)) => Unreached::TlsAlert,
+            Some(_) => Unreached::TlsProtocol,
+            None => Self::of_system(error.kind()),
         }
     }
 
@@ -85,21 +104,28 @@ impl Dialler {
     /// `begin` makes a connection of the socket, within the same time.
     pub(crate) fn dial<T, E, F, B>(
         self: &Rc<Self>,
-        target: &Rc<Target>,
+        target: &Arc<Target>,
         longest: Duration,
         begin: B,
     ) -> impl Future<Output = Result<T, NoConnection>> + use<T, E, F, B>
     where
-        B: FnOnce(TcpStream) -> F,
+        B: FnOnce(Socket) -> F,
         F: Future<Output = Result<T, E>>,
         NoConnection: From<E>,
     {
         // Its own: who waits for it may be more than whoever began it.
-        let (dialler, target) = (Rc::clone(self), Rc::clone(target));
+        let (dialler, target) = (Rc::clone(self), Arc::clone(target));
         async move {
             let dialled = timeout(longest, async {
                 let stream = dialler.dial_any(&target, longest).await?;
-                Ok(begin(stream).await?)
+                let socket = match &target.secure {
+                    None => Socket::Plain(stream),
+                    Some(Secured { by, name }) => {
+                        let secured = by.handshake(name.clone(), stream).await?;
+                        Socket::Secure(Box::new(secured))
+                    }
+                };
+                Ok(begin(socket).await?)
             });
             let dialled = dialled.await;
             let dialled = dialled.unwrap_or(Err(NoConnection::Timeout));

@@ -15,9 +15,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use h2::{Ping, PingPong};
-use tokio::net::TcpStream;
 use tokio::time::sleep;
 
+use super::Socket;
 use super::line::Line;
 
 /// Most streams on one connection, whatever the other side allows.
@@ -64,13 +64,13 @@ impl fmt::Debug for Link {
 }
 
 /// What has to be driven for a link to live.
-pub(crate) type Driven = Connection<TcpStream, Bytes>;
+pub(crate) type Driven = Connection<Socket, Bytes>;
 
 impl Link {
     /// Speaks first, and waits until the other side has said how many streams it allows: whoever
     /// sent more before would wait behind them, and a server of another protocol shows itself.
     pub(crate) async fn begin(
-        stream: TcpStream,
+        stream: Socket,
         now_us: u64,
         line: Rc<Line>,
     ) -> Result<(Rc<Self>, Driven), h2::Error> {

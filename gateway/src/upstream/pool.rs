@@ -7,13 +7,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Context;
 
 use compartment::Name;
 use compartment::policy::Endpoint;
 
-use super::Wire;
 use super::links::Links;
+use super::{Target, Wire};
 
 /// Idle connections of one route to one endpoint on one core. Room for the answers of a busy
 /// instant, which all come to rest before the next requests take them up again.
@@ -25,8 +26,6 @@ pub(crate) const IDLE_PER_CORE_MAX: usize = 1_024;
 const IDLE_US_MAX: u64 = 4_000_000;
 /// A connection is not used again after this time, so that a moved name is followed.
 const AGE_US_MAX: u64 = 600_000_000;
-/// How long an endpoint that refused is tried only after the others.
-const SHUNNED_US: u64 = 1_000_000;
 
 /// Whose connections: a route's, of its streams or not, to one endpoint.
 type Owner = (Name, bool, Endpoint);
@@ -41,18 +40,22 @@ pub(crate) struct Pools {
 impl Pools {
     /// The pool of `route`, or of its streams, for `endpoint`: the same one as long as anybody
     /// has it.
-    pub(crate) fn of(&self, route: &Name, streams: bool, endpoint: &Endpoint) -> Rc<EndpointPool> {
+    pub(crate) fn of(&self, route: &Name, streams: bool, target: &Arc<Target>) -> Rc<EndpointPool> {
+        let fresh = || {
+            Rc::new(EndpointPool {
+                target: Arc::clone(target),
+                links: Links::default(),
+                idle: RefCell::default(),
+                idle_of_core: Rc::clone(&self.idle),
+            })
+        };
+        let owner = (route.clone(), streams, target.endpoint.clone());
         let mut by_owner = self.by_owner.borrow_mut();
-        let pool = by_owner
-            .entry((route.clone(), streams, endpoint.clone()))
-            .or_insert_with(|| {
-                Rc::new(EndpointPool {
-                    target: Rc::new(Target::new(endpoint.clone())),
-                    links: Links::default(),
-                    idle: RefCell::default(),
-                    idle_of_core: Rc::clone(&self.idle),
-                })
-            });
+        let pool = by_owner.entry(owner).or_insert_with(fresh);
+        // Spoken to in another way from now on: what is open ends with those who use it.
+        if !Arc::ptr_eq(&pool.target, target) {
+            *pool = fresh();
+        }
         Rc::clone(pool)
     }
 
@@ -68,36 +71,11 @@ impl Pools {
 /// Idle connections of one route to one endpoint, last in first out.
 #[derive(Debug)]
 pub(crate) struct EndpointPool {
-    pub(crate) target: Rc<Target>,
+    pub(crate) target: Arc<Target>,
     /// Where the upstream speaks HTTP/2.
     pub(crate) links: Links,
     idle: RefCell<Vec<Idle>>,
     idle_of_core: Rc<Cell<usize>>,
-}
-
-/// Where the connections lead, and how the last attempt to make one ended.
-#[derive(Debug)]
-pub(crate) struct Target {
-    pub(crate) endpoint: Endpoint,
-    shunned_until_us: Cell<u64>,
-}
-
-impl Target {
-    fn new(endpoint: Endpoint) -> Self {
-        Self {
-            endpoint,
-            shunned_until_us: Cell::new(0),
-        }
-    }
-
-    /// It refused: others are tried first for a while.
-    pub(crate) fn shun(&self, now_us: u64) {
-        self.shunned_until_us.set(now_us.saturating_add(SHUNNED_US));
-    }
-
-    pub(crate) fn is_shunned(&self, now_us: u64) -> bool {
-        now_us < self.shunned_until_us.get()
-    }
 }
 
 #[derive(Debug)]

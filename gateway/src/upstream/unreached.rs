@@ -18,6 +18,12 @@ pub(crate) enum Unreached {
     Refused,
     /// No way leads there.
     Unroutable,
+    /// Its certificate is not to be believed.
+    TlsCertificate,
+    /// It does not want our kind of TLS.
+    TlsAlert,
+    /// It speaks no TLS, or another.
+    TlsProtocol,
     /// It broke while it was made.
     Ended,
 }
@@ -38,6 +44,9 @@ impl Unreached {
             Self::Timeout => status!("connection_timeout"),
             Self::Refused => status!("connection_refused"),
             Self::Unroutable => status!("destination_ip_unroutable"),
+            Self::TlsCertificate => status!("tls_certificate_error"),
+            Self::TlsAlert => status!("tls_alert_received"),
+            Self::TlsProtocol => status!("tls_protocol_error"),
             Self::Ended => status!("connection_terminated"),
         }
     }

@@ -18,9 +18,8 @@ use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
-use super::{Gate, HeadWatch};
+use super::{Gate, HeadWatch, Socket};
 use crate::request_body::RequestBody;
 
 /// Most fields of an answer.
@@ -43,7 +42,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    pub(crate) async fn new(stream: TcpStream, born_us: u64) -> hyper::Result<Box<Self>> {
+    pub(crate) async fn new(stream: Socket, born_us: u64) -> hyper::Result<Box<Self>> {
         let watch = Rc::new(HeadWatch::default());
         let io = TokioIo::new(Watched {
             stream,
@@ -119,7 +118,7 @@ impl Wire {
     }
 
     /// The socket and what was read beyond the head, for another protocol.
-    pub(crate) fn into_socket(self) -> (TcpStream, Bytes) {
+    pub(crate) fn into_socket(self) -> (Socket, Bytes) {
         let http1::Parts { io, read_buf, .. } = self.link.into_parts();
         (io.into_inner().stream, read_buf)
     }
@@ -170,7 +169,7 @@ impl<F: Answering> Sending<F> {
 
 /// The socket, with an eye on what comes.
 struct Watched {
-    stream: TcpStream,
+    stream: Socket,
     watch: Rc<HeadWatch>,
 }
 

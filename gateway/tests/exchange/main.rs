@@ -23,10 +23,12 @@ mod least_rate;
 mod queue;
 mod retries;
 mod returns;
+mod rewriting;
 mod slow;
 mod streams;
 mod stub;
 mod telling;
+mod tls_upstream;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

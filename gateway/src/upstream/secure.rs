@@ -1,0 +1,172 @@
+//! TLS to one upstream: whom it believes, and what it speaks.
+//!
+//! Separate because it is prepared off the serving threads and kept over policies, with the
+//! sessions that are resumed: of one upstream, and of no other. It must never connect to a name
+//! that a certificate does not have, nor fall back to anything weaker.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use compartment::policy::UpstreamTls;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName};
+use rustls_platform_verifier::Verifier;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::NoConnection;
+
+/// Largest file of roots.
+const CA_FILE_BYTES_MAX: u64 = 1024 * 1024;
+const ALPN_HTTP1: &[u8] = b"http/1.1";
+const ALPN_HTTP2: &[u8] = b"h2";
+
+/// Why TLS to an upstream cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoTls {
+    #[error("cannot be read: {0}")]
+    Unreadable(#[from] io::Error),
+    #[error("must be a file of at most {CA_FILE_BYTES_MAX} bytes")]
+    NoFile,
+    #[error("must hold certificates in PEM: {0}")]
+    Pem(rustls_pki_types::pem::Error),
+    #[error("holds no certificate that can be a root")]
+    Empty,
+    #[error("this system has no roots to believe ({0}); name some with tls.ca_file")]
+    NoSystemRoots(rustls::Error),
+    #[error("TLS cannot be set up: {0}")]
+    Otherwise(String),
+}
+
+/// How one upstream is spoken to.
+#[derive(Debug)]
+pub(crate) struct Secure {
+    terms: Option<UpstreamTls>,
+    http2: bool,
+    /// What the file held.
+    pem: Mutex<Vec<u8>>,
+    /// Changes when the file does. With it go the sessions that older roots let in.
+    config: Mutex<Arc<ClientConfig>>,
+}
+
+impl Secure {
+    /// Reads the roots. Blocks: for a thread that serves nobody.
+    pub(crate) fn new(terms: Option<&UpstreamTls>, http2: bool) -> Result<Arc<Self>, NoTls> {
+        let pem = terms.map_or(Ok(Vec::new()), |terms| read(&terms.ca_file))?;
+        let config = config(terms.is_some().then_some(&pem), http2)?;
+        Ok(Arc::new(Self {
+            terms: terms.cloned(),
+            http2,
+            pem: Mutex::new(pem),
+            config: Mutex::new(config),
+        }))
+    }
+
+    pub(crate) fn is_for(&self, terms: Option<&UpstreamTls>, http2: bool) -> bool {
+        self.terms.as_ref() == terms && self.http2 == http2
+    }
+
+    /// Reads the file of roots again. What cannot be used leaves those that are believed now.
+    pub(crate) fn read_again(&self) {
+        let Some(terms) = &self.terms else { return };
+        let Ok(pem) = read(&terms.ca_file) else {
+            return;
+        };
+        let mut known = self.pem.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known == pem {
+            return;
+        }
+        match config(Some(&pem), self.http2) {
+            Ok(fresh) => {
+                tracing::info!(file = terms.ca_file, "roots of an upstream were read again");
+                *self.config.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
+            }
+            Err(error) => {
+                let left = "roots of an upstream are left as they were";
+                tracing::error!(file = terms.ca_file, %error, "{left}");
+            }
+        }
+        // Told once for each change.
+        *known = pem;
+    }
+
+    fn connector(&self) -> TlsConnector {
+        let config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        TlsConnector::from(Arc::clone(&config))
+    }
+
+    /// Speaks TLS on a fresh connection. The caller bounds the time.
+    pub(crate) async fn handshake(
+        &self,
+        name: ServerName<'static>,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, NoConnection> {
+        let secured = self.connector().connect(name, stream).await;
+        let secured = secured.map_err(NoConnection::Tls)?;
+        // Whoever has not agreed to it would take its first bytes for nonsense.
+        if self.http2 && secured.get_ref().1.alpn_protocol() != Some(ALPN_HTTP2) {
+            return Err(NoConnection::NotHttp2);
+        }
+        Ok(secured)
+    }
+}
+
+/// The name that a certificate must have.
+pub(crate) fn server_name(host: &str) -> Option<ServerName<'static>> {
+    ServerName::try_from(host.to_owned()).ok()
+}
+
+fn read(path: &str) -> Result<Vec<u8>, NoTls> {
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(NoTls::NoFile);
+    }
+    let mut pem = Vec::new();
+    let bytes = file.take(CA_FILE_BYTES_MAX + 1).read_to_end(&mut pem)?;
+    match u64::try_from(bytes).is_ok_and(|bytes| bytes <= CA_FILE_BYTES_MAX) {
+        true => Ok(pem),
+        false => Err(NoTls::NoFile),
+    }
+}
+
+fn config(pem: Option<&Vec<u8>>, http2: bool) -> Result<Arc<ClientConfig>, NoTls> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = verifier(pem, &provider)?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| NoTls::Otherwise(error.to_string()))?;
+    let mut config = builder
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    let alpn = if http2 { ALPN_HTTP2 } else { ALPN_HTTP1 };
+    config.alpn_protocols = vec![alpn.to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn verifier(
+    pem: Option<&Vec<u8>>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, NoTls> {
+    let Some(pem) = pem else {
+        let system = Verifier::new(Arc::clone(provider)).map_err(NoTls::NoSystemRoots)?;
+        return Ok(Arc::new(system));
+    };
+    let mut roots = RootCertStore::empty();
+    for root in CertificateDer::pem_slice_iter(pem) {
+        let root = root.map_err(NoTls::Pem)?;
+        roots.add(root).map_err(|_| NoTls::Empty)?;
+    }
+    if roots.is_empty() {
+        return Err(NoTls::Empty);
+    }
+    let builder = WebPkiServerVerifier::builder_with_provider(roots.into(), Arc::clone(provider));
+    let built = builder.build();
+    Ok(built.map_err(|error| NoTls::Otherwise(error.to_string()))?)
+}
