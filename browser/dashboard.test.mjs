@@ -98,6 +98,120 @@ test('figures move without a reload, and what is typed stays', async () => {
   await close();
 });
 
+/** How many requests the page has seen come in, as its own table says. */
+const arrived = (page) => page.textContent('#rejected');
+const moves = async (page, what) => {
+  const before = await arrived(page);
+  await ask(product.gateway, '/b');
+  await page.waitForFunction((old) => document.querySelector('#rejected').textContent !== old, before, { timeout: 8000 })
+    .catch(() => { throw new Error(`figures do not move: ${what}`); });
+};
+
+test('all tabs of a browser share one stream, whoever of them leaves', async () => {
+  const context = await browser.newContext();
+  const streams = new Map();
+  let polls = 0;
+  const pages = [];
+  for (let n = 0; n < 8; n += 1) {
+    const page = await context.newPage();
+    page.on('request', (request) => {
+      const { pathname, searchParams } = new URL(request.url());
+      if (pathname === '/live') streams.set(request, page);
+      if (searchParams.get('fragment') === 'live') polls += 1;
+    });
+    page.on('requestfinished', (request) => streams.delete(request));
+    page.on('requestfailed', (request) => streams.delete(request));
+    await page.goto(product.page('/compartments/route%2Fb'), { timeout: 8000 });
+    pages.push(page);
+  }
+  const leaders = () => [...streams.values()].filter((page) => !page.isClosed());
+  await eventually(() => leaders().length === 1, 'one stream');
+  for (const page of pages) await moves(page, 'in one of eight tabs');
+  assert.equal(leaders().length, 1);
+  // Every tab took the whole once when it began to listen; the stream does the rest.
+  const asked = polls;
+  await moves(pages[0], 'by the stream');
+  await moves(pages[7], 'by the stream');
+  assert.ok(polls - asked <= 2, `${polls - asked} polls beside the stream`);
+  for (let n = 0; n < 2; n += 1) {
+    const [leader] = leaders();
+    await leader.close();
+    pages.splice(pages.indexOf(leader), 1);
+    await eventually(() => leaders().length === 1, 'another tab opens the stream');
+    await moves(pages[n], 'after the tab with the stream was closed');
+  }
+  await context.close();
+});
+
+test('without a stream the page asks for itself, and says when nobody answers', async () => {
+  const { page, close } = await open('/alerts');
+  await page.route('**/live?*', (route) => route.abort());
+  await page.goto(product.page('/compartments/route%2Fb'));
+  await moves(page, 'without a stream');
+  await page.route('**fragment=live**', (route) => route.abort());
+  await page.waitForFunction(() => /^stale, no answer for \d+ s$/.test(document.querySelector('#badge-words').textContent), null, { timeout: 9000 });
+  assert.ok(await page.evaluate(() => document.querySelector('#figures').classList.contains('old')));
+  await page.unroute('**fragment=live**');
+  await page.waitForFunction(() => document.querySelector('#badge-words').textContent.startsWith('live'), null, { timeout: 9000 });
+  assert.ok(!await page.evaluate(() => document.querySelector('#figures').classList.contains('old')));
+  await close();
+});
+
+test('a tab that is paused stands still and goes on from the present', async () => {
+  const { page, complaints, close } = await open('/compartments/route%2Fb');
+  await moves(page, 'before the pause');
+  await page.click('#pause');
+  assert.match(await page.textContent('#badge-words'), /^paused/);
+  const before = await arrived(page);
+  await ask(product.gateway, '/b');
+  await new Promise((resolve) => setTimeout(resolve, 2200));
+  assert.equal(await arrived(page), before);
+  await page.click('#pause');
+  await page.waitForFunction((old) => document.querySelector('#rejected').textContent !== old, before, { timeout: 8000 });
+  assert.deepEqual(complaints, []);
+  await close();
+});
+
+test('the focus and what was opened stay while rows move', async () => {
+  const { page, complaints, close } = await open('/compartments?sort=rejected');
+  await page.focus('tr[data-key="route/b"] th a');
+  const late = ask(product.gateway, '/a/hold');
+  await eventually(() => product.stub.held.length === 1, 'the held request at the upstream');
+  for (let n = 0; n < 3; n += 1) await ask(product.gateway, '/a');
+  const first = () => document.querySelector('#rows tbody tr').dataset.key === 'route/a'
+    && document.querySelector('#rows tbody tr').textContent.includes('full');
+  await page.waitForFunction(first, null, { timeout: 8000 });
+  assert.equal(await page.evaluate(() => document.activeElement.getAttribute('href')), '/compartments/route%2Fb');
+  product.stub.release();
+  await late;
+  await page.goto(product.page('/'));
+  await page.click('#heat-behind summary');
+  const clock = await page.textContent('.clock');
+  await page.waitForFunction((old) => document.querySelector('.clock').textContent !== old, clock, { timeout: 8000 });
+  await page.waitForTimeout(1500);
+  assert.ok(await page.evaluate(() => document.querySelector('#heat-behind').open), 'what was opened stays open');
+  assert.deepEqual(complaints, []);
+  await close();
+});
+
+for (const javaScriptEnabled of [true, false]) {
+  test(`what another limit would do is asked by a form, ${javaScriptEnabled ? 'with' : 'without'} JavaScript`, async () => {
+    const { page, complaints, close } = await open('/compartments/route%2Fb', { javaScriptEnabled });
+    await page.fill('#ask-limit', '7');
+    await Promise.all([page.waitForNavigation(), page.click('#what-if button')]);
+    assert.match(page.url(), /what_if=7/);
+    assert.match(await page.textContent('#answer'), /what-if route\/b --limit 7/);
+    await page.goto(product.page('/advice'));
+    await page.fill('#ask-key', 'route/b');
+    await page.fill('#ask-limit', 'many');
+    await Promise.all([page.waitForNavigation(), page.click('#what-if button')]);
+    assert.match(await page.textContent('#ask-error'), /whole number/);
+    assert.equal(await page.inputValue('#ask-key'), 'route/b');
+    assert.deepEqual(complaints, []);
+    await close();
+  });
+}
+
 test('a limit in shadow refuses nobody, is told, and is enforced by its button', async () => {
   const late = ask(product.gateway, '/watched/hold');
   await eventually(() => product.stub.held.length === 1, 'the held request at the upstream');
@@ -147,7 +261,8 @@ test('what else a route has is changed in the same form, with each error at its 
 for (const colorScheme of ['light', 'dark']) {
   for (const width of [360, 768, 1440]) {
     test(`pages are accessible, ${colorScheme}, ${width} px`, async () => {
-      const targets = ['/', '/alerts', '/shadow', '/compartments/route%2Fa', '/compartments/route%2Fb', '/compartments/gateway'];
+      const targets = ['/', '/alerts', '/shadow', '/compartments', '/compartments?state=problems&sort=full_1h', '/advice',
+        '/advice?key=route%2Fa&limit=2', '/compartments/route%2Fa', '/compartments/route%2Fb', '/compartments/gateway'];
       for (const target of targets) {
         // The page's own policy lets no foreign script in, so axe comes in past it.
         const { page, close } = await open(target, { colorScheme, viewport: { width, height: 900 }, bypassCSP: true });

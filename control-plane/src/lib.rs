@@ -20,6 +20,7 @@ pub mod live;
 mod metrics;
 mod observed;
 mod pages;
+mod past;
 pub mod readings;
 mod request_id;
 pub mod rollout;
@@ -216,6 +217,9 @@ async fn run(
     let marker = history::marks::Marker::new(history, store, state.rollout.clone());
     background.spawn(marker.run(stopping.clone()));
     background.spawn(state.events.clone().run(state.clone()));
+    let past = state.past.clone();
+    let (history, rollout) = (state.history.clone(), state.rollout.clone());
+    background.spawn(past.run(history, rollout, stopping.clone()));
     let (book, history) = (state.advice.clone(), state.history.clone());
     background.spawn(book.run(history, state.rollout.clone(), stopping.clone()));
     let rollout = state.rollout.clone().run(stopping.clone());
@@ -259,7 +263,9 @@ async fn open(
         readings: readings::Readings::default(),
         watched: watched::Watched::default(),
         live: live::Live::default(),
+        past: past::Past::default(),
         events: events::Events::default(),
+        page_streams: pages::PageStreams::default(),
         alerts,
         limits: limits::Limits::new(store.clone(), rollout.clone()),
         fleet: fleet::Fleet::default(),

@@ -18,6 +18,8 @@ use crate::fleet::{Fleet, FleetFigures, GatewayView};
 use crate::history::History;
 use crate::limits::Limits;
 use crate::live::Live;
+use crate::pages::PageStreams;
+use crate::past::Past;
 use crate::readings::Readings;
 use crate::rollout::{Published, Rollout};
 use crate::store::{Store, StoreError};
@@ -35,7 +37,9 @@ pub struct AppState {
     pub(crate) alerts: Alerts,
     pub(crate) history: History,
     pub(crate) live: Live,
+    pub(crate) past: Past,
     pub(crate) events: Events,
+    pub(crate) page_streams: PageStreams,
     pub(crate) advice: Book,
     pub(crate) auth: Arc<Auth>,
     pub(crate) gateway_token: Secret,

@@ -284,6 +284,7 @@ impl Link {
                 state
                     .watched
                     .take(&self.id, mark, generation, &figures, received);
+                state.past.record(&readings);
                 let known = state.fleet.report(self.stream, generation, figures, now);
                 // Last: whoever is told that figures moved looks at the fleet.
                 state.live.record(&readings);

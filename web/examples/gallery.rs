@@ -6,7 +6,10 @@
 use std::path::Path;
 use std::{env, fs, io};
 
-use web::{AlertsPage, CompartmentPage, Overview, Problem, ShadowPage, SignIn, Template};
+use web::{
+    AdvicePage, AlertsPage, CompartmentPage, ListPage, Overview, Problem, ShadowPage, SignIn,
+    Template,
+};
 
 fn main() -> io::Result<()> {
     let folder = env::args().nth(1).unwrap_or_else(|| "gallery".to_owned());
@@ -29,6 +32,12 @@ fn main() -> io::Result<()> {
     }
     for (name, page) in CompartmentPage::samples() {
         write(format!("compartment_{name}"), page.render())?;
+    }
+    for (name, page) in ListPage::samples() {
+        write(format!("list_{name}"), page.render())?;
+    }
+    for (name, page) in AdvicePage::samples() {
+        write(format!("advice_{name}"), page.render())?;
     }
     for (name, page) in ShadowPage::samples() {
         write(format!("shadow_{name}"), page.render())?;

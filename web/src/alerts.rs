@@ -134,7 +134,7 @@ impl AlertsPage {
             self.as_active().render()?,
             self.as_recent().render()?,
         ]
-        .concat())
+        .join(crate::BETWEEN))
     }
 
     /// The verdict of this page.

@@ -7,8 +7,8 @@ use askama::Template;
 use compartment::{Figures, Level, Mode};
 
 use crate::{
-    Bar, Edit, Effective, Frame, GatewayRow, Holders, NotIsolated, OverTime, Reading, ReasonRow,
-    Settable, SpareUse, State, Times, edit::COMMENT_CHARS_MAX, reason_rows, text, url,
+    Ask, Bar, Edit, Effective, Frame, GatewayRow, Holders, NotIsolated, OverTime, Reading,
+    ReasonRow, Settable, SpareUse, State, Times, edit::COMMENT_CHARS_MAX, reason_rows, text, url,
 };
 
 /// The most gateways in the table.
@@ -55,6 +55,8 @@ pub struct CompartmentPage {
     pub findings: Vec<FindingRow>,
     /// What it did over time; `None` for one of which nothing is kept.
     pub over_time: Option<OverTime>,
+    /// The form that asks what another limit would do; `None` without a limit of its own.
+    pub ask: Option<Ask>,
 }
 
 /// One finding of the linter.
@@ -124,7 +126,7 @@ impl CompartmentPage {
                 None => String::new(),
             },
         ]
-        .concat())
+        .join(crate::BETWEEN))
     }
 
     /// The refusals by reason.

@@ -136,6 +136,16 @@ impl Frame {
         self.here == "/alerts" || self.here.starts_with("/alerts?")
     }
 
+    /// True on the Advice page, whatever it shows.
+    pub fn is_advice(&self) -> bool {
+        self.here == "/advice" || self.here.starts_with("/advice?")
+    }
+
+    /// True on the list of compartments and on the page of one.
+    pub fn is_compartments(&self) -> bool {
+        self.here.starts_with("/compartments")
+    }
+
     /// True on the Overview, whatever its filter.
     pub fn is_overview(&self) -> bool {
         self.here == "/" || self.here.starts_with("/?")

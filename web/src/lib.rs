@@ -4,10 +4,12 @@
 //! page is a struct with named samples. It must never do I/O, read a clock, or print a text that
 //! did not go through the templates' escaping: names are hostile everywhere.
 
+mod advice;
 mod alerts;
 pub mod asset;
 mod bar;
 pub mod chart;
+mod chip;
 mod compartment;
 mod danger;
 mod edit;
@@ -18,8 +20,11 @@ mod filter;
 mod fleet;
 mod frame;
 mod holders;
+mod hour;
 mod isolation;
 mod lately;
+mod list;
+mod list_view;
 mod over_time;
 mod overview;
 mod problem;
@@ -35,8 +40,12 @@ pub mod url;
 
 pub use self::alerts::{ALERTS_MAX, AlertCount, AlertRow, AlertsPage, Receivers, RuleRow};
 pub use self::compartment::{CompartmentPage, FindingRow, PARTS_MAX, Part};
+pub use advice::{
+    AdvicePage, AdviceRow, AdviceView, Advised, Answered, Ask, CARDS_MAX, FINDINGS_MAX, FoundRow,
+};
 pub use askama::{Error as RenderError, Template};
 pub use bar::Bar;
+pub use chip::Chip;
 pub use danger::{Danger, Standing};
 pub use edit::{COMMENT_CHARS_MAX, Conflict, Edit, Settable, Versus, parse_limit};
 pub use effective::{Effective, Origin, effective_values};
@@ -45,10 +54,15 @@ pub use filter::{Filter, Sort};
 pub use fleet::{GatewayRow, GatewayState};
 pub use frame::{Fleet, Frame, Freshness, INTERVALS_MISSED_MAX, Moment, REPORT_INTERVAL_MS};
 pub use holders::{HOLDERS_MAX, Holder, Holders, SpareUse};
+pub use hour::Hour;
 pub use isolation::{NotIsolated, not_isolated};
 pub use lately::{Lately, Look};
+pub use list::{EXPORT_ROWS_MAX, LIST_ROWS_MAX, ListPage, ListRow, Saturated};
+pub use list_view::{Asked, ListView, Order, Wanted};
 pub use over_time::{AdviceCard, OverTime};
-pub use overview::{CHANGES_MAX, ChangeRow, GATEWAYS_MAX, Overview, ROWS_MAX, Row, Totals};
+pub use overview::{
+    ALERTS_SHOWN_MAX, CHANGES_MAX, ChangeRow, GATEWAYS_MAX, Overview, ROWS_MAX, Row, Totals,
+};
 pub use problem::Problem;
 pub use reading::Reading;
 pub use reason::{ReasonRow, reason_rows};
@@ -56,3 +70,7 @@ pub use shadow::{Beside, Next, ShadowPage, WATCHES_MAX, Watch, Watched};
 pub use sign_in::SignIn;
 pub use state::State;
 pub use times::Times;
+
+/// Stands between the parts of a fragment, so that a stream can leave out what did not move. No
+/// name can forge it: `<` is escaped everywhere.
+pub const BETWEEN: &str = "<!--part-->";

@@ -7,7 +7,9 @@ use askama::Template;
 use compartment::{Level, Mode};
 
 use crate::filter::{Filter, Sort};
-use crate::{Frame, Freshness, GatewayRow, Moment, Reading, State, reason, text, url};
+use crate::{
+    AlertRow, Frame, Freshness, GatewayRow, Hour, Moment, Reading, State, reason, text, url,
+};
 
 /// The most rows of the table of compartments.
 pub const ROWS_MAX: usize = 100;
@@ -15,9 +17,12 @@ pub const ROWS_MAX: usize = 100;
 pub const GATEWAYS_MAX: usize = 50;
 /// The most changes in the panel.
 pub const CHANGES_MAX: usize = 8;
+/// The most alerts in the panel.
+pub const ALERTS_SHOWN_MAX: usize = 6;
+
 /// The Overview page.
 #[derive(Debug, Clone, Template)]
-#[template(path = "overview.html", blocks = ["strip", "verdict", "rows", "side"])]
+#[template(path = "overview.html", blocks = ["strip", "verdict", "hour", "rows", "side"])]
 pub struct Overview {
     /// What stands around it.
     pub frame: Frame,
@@ -35,6 +40,10 @@ pub struct Overview {
     pub gateways: Vec<GatewayRow>,
     /// The newest generations.
     pub changes: Vec<ChangeRow>,
+    /// The last hour at a glance; `None` while nothing is known of it.
+    pub hour: Option<Hour>,
+    /// What fires and what is pending, what wakes somebody first.
+    pub alerts: Vec<AlertRow>,
 }
 
 /// One compartment in the table.
@@ -163,6 +172,8 @@ impl Overview {
             totals,
             gateways,
             changes,
+            hour: None,
+            alerts: Vec::new(),
         }
     }
 
@@ -171,10 +182,11 @@ impl Overview {
         Ok([
             self.as_strip().render()?,
             self.as_verdict().render()?,
+            self.as_hour().render()?,
             self.as_rows().render()?,
             self.as_side().render()?,
         ]
-        .concat())
+        .join(crate::BETWEEN))
     }
 
     /// How many rows were left out.

@@ -7,12 +7,20 @@ use compartment::{Figures, Level, Limit, Rejection};
 
 use crate::{Fleet, Frame, Freshness, GatewayRow, GatewayState, Moment};
 
+mod advice;
 mod alerts;
 mod compartment_page;
 mod compartment_states;
+mod hour;
+mod list;
 mod over_time;
 mod overview;
 mod shadow;
+
+#[cfg(test)]
+pub(crate) use advice::advice_row;
+#[cfg(test)]
+pub(crate) use list::list_rows;
 
 /// Text that breaks out of whatever is not escaped.
 const HOSTILE: &str = "\"><script>alert('1')</script>&{{7*7}}";

@@ -109,7 +109,7 @@ impl ShadowPage {
             frame: &self.frame,
             watches: &self.watches,
         };
-        Ok([self.as_strip().render()?, live.render()?].concat())
+        Ok([self.as_strip().render()?, live.render()?].join(crate::BETWEEN))
     }
 
     /// The newest generation, for the forms.

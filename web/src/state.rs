@@ -25,6 +25,17 @@ pub enum State {
 }
 
 impl State {
+    /// Every state, from calm to urgent.
+    pub const ALL: [Self; 7] = [
+        Self::Idle,
+        Self::Busy,
+        Self::Closed,
+        Self::Nearly,
+        Self::Rejecting,
+        Self::Leaking,
+        Self::Full,
+    ];
+
     /// From the figures of one gateway.
     pub fn of(figures: &Figures) -> Self {
         let in_flight = u64::from(figures.in_flight);

@@ -132,12 +132,39 @@ pub fn plural(n: impl Whole, one: &str, many: &str) -> String {
     format!("{}\u{a0}{}", count(n), if n == 1 { one } else { many })
 }
 
+/// Longer pieces of a name may be broken anywhere.
+const PIECE_CHARS_MAX: usize = 28;
+
+/// A name in pieces: it may be broken after each slash, and within a piece only where that is
+/// long; the second says so.
+pub fn pieces(name: &str) -> Vec<(&str, bool)> {
+    let pieces = name.split_inclusive('/');
+    pieces
+        .map(|piece| (piece, piece.chars().count() > PIECE_CHARS_MAX))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn plain(text: &str) -> String {
         text.replace('\u{a0}', " ")
+    }
+
+    #[test]
+    fn names_break_after_slashes() {
+        assert_eq!(pieces("gateway"), [("gateway", false)]);
+        let long = "x".repeat(29);
+        let name = format!("route/a/tenant/{long}");
+        let expected = [
+            ("route/", false),
+            ("a/", false),
+            ("tenant/", false),
+            (&long, true),
+        ];
+        assert_eq!(pieces(&name), expected);
+        assert_eq!(pieces(""), []);
     }
 
     #[test]

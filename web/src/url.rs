@@ -22,6 +22,11 @@ pub fn compartment(key: &str) -> String {
     format!("/compartments/{}", encode(key))
 }
 
+/// The advice for a compartment.
+pub fn advice(key: &str) -> String {
+    with_query("/advice", &[("key", key)])
+}
+
 /// The API resource of a compartment.
 pub fn compartment_api(key: &str) -> String {
     format!("/api/v1/compartments/{}", encode(key))

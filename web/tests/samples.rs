@@ -10,7 +10,10 @@
 use std::fs;
 use std::path::Path;
 
-use web::{AlertsPage, CompartmentPage, Overview, Problem, ShadowPage, SignIn, Template};
+use web::{
+    AdvicePage, AlertsPage, CompartmentPage, ListPage, Overview, Problem, ShadowPage, SignIn,
+    Template,
+};
 
 /// What makes inline script or style; the policy of the pages forbids it all.
 const FORBIDDEN: [&str; 8] = [
@@ -40,6 +43,14 @@ fn rendered() -> Vec<(String, String)> {
             format!("compartment_{name}_fragment"),
             page.fragment().unwrap(),
         ));
+    }
+    for (name, page) in ListPage::samples() {
+        all.push((format!("list_{name}"), page.render().unwrap()));
+        all.push((format!("list_{name}_fragment"), page.fragment().unwrap()));
+    }
+    for (name, page) in AdvicePage::samples() {
+        all.push((format!("advice_{name}"), page.render().unwrap()));
+        all.push((format!("advice_{name}_fragment"), page.fragment().unwrap()));
     }
     for (name, page) in ShadowPage::samples() {
         all.push((format!("shadow_{name}"), page.render().unwrap()));
@@ -218,13 +229,22 @@ fn a_page_costs_in_proportion_to_its_rows() {
     assert_eq!(html.matches("<tr class").count(), 100);
     assert!(html.contains("200 more. Narrow the list"));
     assert!(html.len() < 120_000, "{} bytes for 100 rows", html.len());
+    let list = ListPage::samples().into_iter();
+    let (_, second) = list
+        .filter(|(name, _)| *name == "second_page")
+        .last()
+        .unwrap();
+    let html = second.render().unwrap();
+    assert_eq!(html.matches("<tr class").count(), 50);
+    assert!(html.contains("51 to 100 of 1,000\u{a0}compartments"));
+    assert!(html.len() < 120_000, "{} bytes for 50 rows", html.len());
 }
 
 #[test]
 fn fragments_are_the_live_parts_of_their_page() {
     for (name, page) in Overview::samples() {
         let (html, fragment) = (page.render().unwrap(), page.fragment().unwrap());
-        for id in ["strip", "verdict", "rows", "side"] {
+        for id in ["strip", "verdict", "hour", "rows", "side"] {
             let open = format!(" id=\"{id}\" data-live");
             assert_eq!(fragment.matches(&open).count(), 1, "{name}: {id}");
             assert_eq!(html.matches(&open).count(), 1, "{name}: {id}");
@@ -245,6 +265,32 @@ fn fragments_are_the_live_parts_of_their_page() {
             assert_eq!(fragment.matches(&open).count(), 1, "{name}: {open}");
             assert_eq!(html.matches(&open).count(), 1, "{name}: {open}");
         }
+    }
+    for (name, page) in ListPage::samples() {
+        let (html, fragment) = (page.render().unwrap(), page.fragment().unwrap());
+        assert!(
+            !fragment.contains("<form"),
+            "{name}: a refresh would touch the form"
+        );
+        for id in ["strip", "states", "rows"] {
+            let open = format!(" id=\"{id}\" data-live");
+            assert_eq!(fragment.matches(&open).count(), 1, "{name}: {id}");
+            assert_eq!(html.matches(&open).count(), 1, "{name}: {id}");
+        }
+    }
+    for (name, page) in AdvicePage::samples() {
+        let (html, fragment) = (page.render().unwrap(), page.fragment().unwrap());
+        assert!(
+            !fragment.contains("<form"),
+            "{name}: a refresh would touch the form"
+        );
+        assert_eq!(
+            fragment.matches(" id=\"cards\" data-live").count(),
+            1,
+            "{name}"
+        );
+        let shown = page.cards.len().min(web::CARDS_MAX);
+        assert_eq!(html.matches("id=\"card-").count(), shown, "{name}");
     }
     for (name, page) in AlertsPage::samples() {
         let fragment = page.fragment().unwrap();

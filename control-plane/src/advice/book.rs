@@ -78,7 +78,8 @@ impl Book {
     }
 }
 
-fn keys(policy: &Policy) -> impl Iterator<Item = Key> {
+/// Every compartment but the tenants: ceiling, upstreams, routes with their streams.
+pub(crate) fn keys(policy: &Policy) -> impl Iterator<Item = Key> {
     let upstreams = policy
         .upstreams
         .iter()

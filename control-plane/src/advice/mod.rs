@@ -9,16 +9,17 @@ mod card;
 mod erlang;
 mod evidence;
 mod findings;
+pub(crate) mod sums;
 mod what_if;
 mod windows;
 
 use compartment::{Class, LIMIT_MAX, Limit};
 use serde::Serialize;
 
-pub(crate) use self::book::Book;
+pub(crate) use self::book::{Book, keys};
 pub(crate) use self::card::{Card, Measured};
 pub use self::evidence::{Confidence, Evidence};
-pub(crate) use self::findings::findings;
+pub(crate) use self::findings::{Measures, findings};
 pub use self::what_if::{WhatIf, what_if};
 pub use self::windows::{LeftOut, Why, Window};
 use crate::sizing::{Exact, headroom, in_flight, suggested_limit, time};

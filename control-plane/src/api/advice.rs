@@ -5,18 +5,16 @@
 
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use compartment::policy::Policy;
-use compartment::{Key, Level, Limit};
+use compartment::Key;
 use serde_json::{Value as Json, json};
 
 use super::Problem;
 use super::input;
-use crate::advice::{self, Card, Measured};
+use crate::advice::sums::{self, LIMIT_RULE, asked_limit};
+use crate::advice::{self, Measured};
 use crate::clock;
 use crate::rollout::Published;
 use crate::state::AppState;
-
-const LIMIT_RULE: &str = "a whole number from 0 to 1000000, or unlimited";
 
 /// The card of one compartment, worked out now.
 pub(super) async fn one(
@@ -45,23 +43,18 @@ pub(super) async fn asked(
             "query parameter limit: {LIMIT_RULE}"
         )));
     };
-    let limit = match text.as_str() {
-        "unlimited" => Some(Limit::UNLIMITED),
-        text => text.parse().ok().and_then(|slots| Limit::new(slots).ok()),
-    };
-    let limit = limit.ok_or_else(|| {
+    let limit = asked_limit(text).ok_or_else(|| {
         let value = wire::stream::bounded_text(text, 80);
         Problem::bad_request(format!("query parameter limit = {value:?}: {LIMIT_RULE}"))
     })?;
     let (current, measured) = measured(&state, &key).await?;
-    let policy = current.policy.as_ref();
+    let policy = current.policy.as_ref().ok();
+    let sum = policy.zip(key.parse::<Key>().ok());
+    let sum = sum.and_then(|(policy, key)| sums::guaranteed(policy, &key, limit));
     let more = [
         ("key", json!(key)),
         ("generation", json!(current.about.number)),
-        (
-            "sum",
-            policy.map_or(Json::Null, |policy| sum(policy, &key, limit)),
-        ),
+        ("sum", json!(sum)),
     ];
     Ok(axum::Json(with(json!(measured.what_if(limit)), more)).into_response())
 }
@@ -83,7 +76,7 @@ pub(super) async fn list(
         "generation": current.about.number,
         "reporting": state.reporting_text(),
         "worked_out_at": listed.at_ms.map(super::series::moment),
-        "advised": capacity.map(|capacity| advised(&listed.cards, capacity)),
+        "advised": capacity.map(|capacity| sums::advised(&listed.cards, capacity)),
         "advice": listed.cards,
     }))
     .into_response())
@@ -144,51 +137,4 @@ async fn measured(
     let measured = Measured::read(&state.history, policy, &parsed, now_s).await?;
     let measured = measured.ok_or_else(unknown)?;
     Ok((current, measured))
-}
-
-/// The limits that the routes' traffic asks for, together, beside the capacity (P15).
-fn advised(cards: &[Card], capacity: u32) -> Json {
-    let routes = cards.iter().filter(|card| card.level == Level::Route);
-    let known: Vec<u32> = routes
-        .clone()
-        .filter_map(|card| card.advice.advised)
-        .collect();
-    let sum: u64 = known.iter().map(|slots| u64::from(*slots)).sum();
-    let without = routes.count().saturating_sub(known.len());
-    let word = if sum <= u64::from(capacity) {
-        "fit into"
-    } else {
-        "exceed"
-    };
-    json!({
-        "routes": known.len(),
-        "routes_without_advice": without,
-        "slots": sum,
-        "capacity": capacity,
-        "fits": sum <= u64::from(capacity),
-        "because": format!(
-            "{sum} advised slots of {} routes {word} capacity {capacity}",
-            known.len(),
-        ),
-    })
-}
-
-/// The guarantees with this limit as one of them, beside the capacity.
-fn sum(policy: &Policy, key: &str, limit: Limit) -> Json {
-    let Ok(Key::Route(id)) = key.parse::<Key>() else {
-        return Json::Null;
-    };
-    let reserved = policy.routes.iter().map(|route| {
-        // A guarantee that follows its limit follows this one too.
-        let own = &route.compartment;
-        let follows = route.id == id && Some(own.reserved) == own.limit.slots();
-        let slots = if follows {
-            limit.slots().unwrap_or(0)
-        } else {
-            own.reserved
-        };
-        u64::from(slots)
-    });
-    let (sum, capacity) = (reserved.sum::<u64>(), u64::from(policy.gateway.capacity));
-    json!({"guaranteed": sum, "capacity": capacity, "fits": sum <= capacity})
 }

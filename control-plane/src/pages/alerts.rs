@@ -93,6 +93,16 @@ async fn body(state: &AppState, asked: &Asked, view: &View) -> Result<String, Pa
     })
 }
 
+/// What fires and what is pending, at most so many.
+pub(super) fn active(state: &AppState, count: usize) -> Vec<AlertRow> {
+    let (rules, now_ms) = (state.alerts().rules(), clock::unix_ms());
+    let active = state.alerts().active();
+    let listed = active.iter().take(count);
+    listed
+        .map(|alert| row(state, alert, &rules, now_ms))
+        .collect()
+}
+
 fn rule(cause: Cause, rules: &Rules, promql: &'static str) -> RuleRow {
     RuleRow {
         name: cause.alert_name(),

@@ -11,14 +11,14 @@ use compartment::{Key, Level, Limit};
 use http::StatusCode;
 use serde::Deserialize;
 use web::{
-    CompartmentPage, FindingRow, Holders, PARTS_MAX, Settable, Template as _, effective_values,
-    not_isolated,
+    Ask, CompartmentPage, FindingRow, Holders, PARTS_MAX, Settable, Template as _,
+    effective_values, not_isolated,
 };
 
 use super::edit_sent::fresh;
 use super::frame::Asked;
 use super::readings::Snapshot;
-use super::{PageError, held, html, over_time};
+use super::{PageError, advice, held, html, over_time};
 use crate::rollout::Published;
 use crate::state::AppState;
 use crate::{limits, linter};
@@ -30,6 +30,7 @@ pub(super) struct View {
     saved: String,
     fragment: String,
     range: String,
+    what_if: String,
 }
 
 pub(super) async fn show(
@@ -61,6 +62,16 @@ async fn shown(
     if !is_live || matches!(view.range.as_str(), "" | "15m" | "1h") {
         let policy = current.policy.as_ref().ok();
         page.over_time = Some(over_time::panel(state, policy, key, &view.range).await);
+    }
+    if !is_live && matches!(page.edit, Settable::Form(_)) {
+        let form = Ask {
+            action: web::url::compartment(key),
+            key: key.to_owned(),
+            fixed: true,
+            limit: view.what_if.chars().take(20).collect(),
+            ..Ask::default()
+        };
+        page.ask = Some(advice::ask(state, current.policy.as_ref().ok(), form).await);
     }
     page.saved = saved.filter(|saved| (1..=current.about.number).contains(saved));
     Ok(if is_live {
@@ -124,6 +135,7 @@ pub(super) fn page(
             .map(|(key, policy)| not_isolated(policy, key))
             .unwrap_or_default(),
         over_time: None,
+        ask: None,
         findings: known
             .map(|(_, policy)| findings(current, policy, key))
             .unwrap_or_default(),

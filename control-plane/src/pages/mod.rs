@@ -3,12 +3,17 @@
 //! Separate from the API because people read these. Handlers gather values and hand them to the
 //! page structs of `web`; they must never hold HTML, and no page changes anything by GET.
 
+mod advice;
 mod alerts;
+mod card_words;
 mod compartment;
 mod edit;
 mod edit_sent;
 mod frame;
 mod held;
+mod hour;
+mod list;
+mod live;
 mod over_time;
 mod overview;
 mod problem;
@@ -20,7 +25,7 @@ mod undo;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use http::{HeaderValue, StatusCode, header};
 
 use crate::request_id::RequestId;
@@ -28,6 +33,7 @@ use crate::state::AppState;
 
 pub(crate) use compartment::findings;
 pub(crate) use held::around;
+pub(crate) use live::PageStreams;
 pub(crate) use problem::PageError;
 pub(crate) use shadow::watches_of;
 pub(crate) use sign_in::redirect as redirect_to_sign_in;
@@ -41,23 +47,28 @@ const CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
      img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
 );
 
-/// Every page.
-pub(crate) fn router() -> Router<AppState> {
+/// The pages that are looked at, and that have moving parts.
+fn views() -> Router<AppState> {
     Router::new()
         .route("/", get(overview::show))
-        .route(
-            "/compartments/{key}",
-            get(compartment::show).post(edit::change),
-        )
-        .route(
-            "/compartments/{key}/undo",
-            axum::routing::post(undo::change),
-        )
+        .route("/compartments", get(list::show))
+        .route("/compartments/{key}", get(compartment::show))
+        .route("/advice", get(advice::show))
         .route("/shadow", get(shadow::show))
         .route("/alerts", get(alerts::show))
-        .route("/alerts/silence", axum::routing::post(alerts::silence))
+}
+
+/// Every page.
+pub(crate) fn router() -> Router<AppState> {
+    views()
+        .route("/compartments/{key}", post(edit::change))
+        .route("/compartments/{key}/undo", post(undo::change))
+        .route("/alerts/silence", post(alerts::silence))
+        .route("/compartments.csv", get(list::csv))
+        .route("/compartments.json", get(list::json))
+        .route("/live", get(live::stream))
         .route("/login", get(sign_in::show).post(sign_in::enter))
-        .route("/logout", axum::routing::post(sign_in::leave))
+        .route("/logout", post(sign_in::leave))
         .route("/assets/{name}", get(asset))
         .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
 }

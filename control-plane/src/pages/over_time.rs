@@ -8,7 +8,8 @@ use compartment::{Histogram, Key};
 use web::chart::{HoldChart, Mark, POINTS_MAX, Point, Trend};
 use web::{AdviceCard, OverTime};
 
-use crate::advice::{Card, Measured, Verdict, Why};
+use super::card_words;
+use crate::advice::{Card, Measured};
 use crate::clock;
 use crate::history::{HistoryError, LimitChange, Point as Slot, Range, Row, Series, Step};
 use crate::state::AppState;
@@ -75,7 +76,7 @@ async fn filled(
     let card = measured.as_ref().map(Measured::card);
     let trend = Some(trend(&series, &changes)).filter(|trend| !trend.is_empty());
     let hold = hold(&series, policy, parsed.as_ref(), card.as_ref());
-    Ok((trend, hold, card.map(|card| in_words(&card))))
+    Ok((trend, hold, card.map(|card| card_words::in_words(&card))))
 }
 
 fn trend(series: &Series, changes: &[LimitChange]) -> Trend {
@@ -171,91 +172,4 @@ fn fills_in_us(card: &Card) -> Option<u64> {
     let rate_milli = u128::from(card.advice.evidence.peak_rate_milli);
     let us = (slots * 1_000_000_000).checked_div(rate_milli)?;
     u64::try_from(us).ok().filter(|us| *us > 0)
-}
-
-fn in_words(card: &Card) -> AdviceCard {
-    let advice = &card.advice;
-    let figures = [
-        ("loss formula", &advice.loss_formula),
-        ("bursts", &advice.bursts),
-        ("rule of thumb", &advice.rule_of_thumb),
-    ];
-    let figures = figures.into_iter().filter_map(|(what, figure)| {
-        let figure = figure.as_ref()?;
-        Some((what, figure.limit, figure.because.clone()))
-    });
-    let left_out = advice
-        .evidence
-        .left_out
-        .iter()
-        .take(AdviceCard::LEFT_OUT_MAX);
-    let left_out = left_out.map(|left| {
-        let why = match left.why {
-            Why::Incident => "hold time more than twice the usual",
-            Why::CoolDown => "calls of the incident may still end in it",
-        };
-        format!("{} to {}: {why}", when(left.from_ms), when(left.to_ms))
-    });
-    AdviceCard {
-        summary: advice.summary.clone(),
-        verdict: verdict(advice.verdict),
-        figures: figures.collect(),
-        evidence: evidence(card),
-        left_out: left_out.collect(),
-        left_out_more: advice
-            .evidence
-            .left_out
-            .len()
-            .saturating_sub(AdviceCard::LEFT_OUT_MAX),
-    }
-}
-
-const fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Raise => "raise",
-        Verdict::Lower => "lower",
-        Verdict::Keep => "keep",
-        Verdict::TooLittleEvidence => "too-little",
-        Verdict::Unsettled => "unsettled",
-    }
-}
-
-fn evidence(card: &Card) -> Vec<String> {
-    let seen = &card.advice.evidence;
-    let confidence = match seen.confidence {
-        crate::advice::Confidence::Low => "low",
-        crate::advice::Confidence::Provisional => "provisional",
-        crate::advice::Confidence::Final => "final",
-    };
-    let gateway = card.gateway.as_ref();
-    let whose = gateway.map_or_else(
-        || "the average gateway".to_owned(),
-        |id| format!("gateway {id}"),
-    );
-    let mut lines = vec![format!(
-        "{} arrivals in {} s of normal traffic on {whose}; confidence {confidence}; target {} % \
-         refused for {}",
-        seen.arrivals,
-        seen.seconds,
-        seen.target * 100.0,
-        card.class.as_str(),
-    )];
-    if let Some(absorbs) = card.advice.absorbs {
-        lines.push(format!(
-            "the advised limit takes {absorbs:.2} times the peak before it refuses 1 %"
-        ));
-    }
-    if let Some(share) = card.advice.predicted_refused {
-        lines.push(format!(
-            "the limit in force refuses {:.2} % of the peak by the formula; {:.2} % were refused",
-            share * 100.0,
-            seen.refused_share * 100.0,
-        ));
-    }
-    lines
-}
-
-fn when(at_ms: i64) -> String {
-    let at = jiff::Timestamp::from_millisecond(at_ms);
-    at.map_or_else(|_| String::new(), |at| format!("{at:.0}"))
 }

@@ -8,11 +8,13 @@ use axum::extract::{Query, Request, State};
 use axum::response::Response;
 use http::StatusCode;
 use serde::Deserialize;
-use web::{CHANGES_MAX, ChangeRow, Filter, GATEWAYS_MAX, Overview, Template as _};
+use web::{
+    ALERTS_SHOWN_MAX, CHANGES_MAX, ChangeRow, Filter, GATEWAYS_MAX, Overview, Template as _,
+};
 
 use super::frame::{Asked, moment};
 use super::readings::Snapshot;
-use super::{PageError, html};
+use super::{PageError, alerts, hour, html};
 use crate::state::AppState;
 use crate::store::{Generation, StoreError};
 
@@ -55,11 +57,17 @@ async fn body(state: &AppState, asked: &Asked, view: View) -> Result<String, Pag
         .as_ref()
         .map_or(0, |policy| policy.routes.len());
     let changes = changes.unwrap_or_default().iter().map(change).collect();
+    let (past, alerts) = (state.past.clone(), alerts::active(state, ALERTS_SHOWN_MAX));
     // With 100,000 tenants there is much to add up: not on a thread that pushes policies.
     let made = tokio::task::spawn_blocking(move || {
         let gateways = snapshot.gateways(GATEWAYS_MAX);
         let readings = snapshot.readings();
         let page = Overview::new(frame, filter, routes, readings, gateways, changes);
+        let page = Overview {
+            hour: hour::hour(&past),
+            alerts,
+            ..page
+        };
         if view.fragment == "live" {
             page.fragment()
         } else {

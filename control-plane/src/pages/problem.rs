@@ -35,6 +35,9 @@ pub(crate) enum PageError {
         /// The sentence for the reader.
         what: String,
     },
+    /// Every place for a stream is taken.
+    #[error("too many browsers follow the pages")]
+    TooManyStreams,
     /// The write path.
     #[error("the change was not taken")]
     Limits(#[source] LimitsError),
@@ -62,9 +65,10 @@ impl PageError {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
             Self::Limits(LimitsError::Contended) => StatusCode::CONFLICT,
-            Self::Limits(LimitsError::Store(_)) | Self::Store(_) | Self::Session(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Limits(LimitsError::Store(_))
+            | Self::Store(_)
+            | Self::Session(_)
+            | Self::TooManyStreams => StatusCode::SERVICE_UNAVAILABLE,
             Self::Template(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -77,6 +81,10 @@ impl PageError {
             Self::Limits(LimitsError::Store(_)) | Self::Store(_) => (
                 "The store does not answer",
                 "Gateways keep running what they have. Nothing was changed.".to_owned(),
+            ),
+            Self::TooManyStreams => (
+                "Too many browsers follow the pages",
+                "Pages work as before and ask for their figures themselves.".to_owned(),
             ),
             Self::Limits(error) => ("The change was not taken", error.to_string()),
             Self::Session(_) | Self::Template(_) => (

@@ -3,6 +3,7 @@
 //! Separate so that Overview and Compartment count alike. A gateway that is gone is in no sum; when
 //! nobody reports, the last figures are shown as old ones. It must never show a zero for silence.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use compartment::Figures;
@@ -121,6 +122,18 @@ impl Snapshot {
     /// How long permits of one compartment were held and requests waited there.
     pub(super) fn times(&self, key: &str) -> Times {
         Times::of(self.counted().filter_map(|heard| figures_of(heard, key)))
+    }
+
+    /// The same of every compartment that is wanted, in one pass.
+    pub(super) fn times_of(&self, wanted: impl Fn(&str) -> bool) -> HashMap<String, Times> {
+        let mut times: HashMap<String, Times> = HashMap::new();
+        let figures = self.counted().flat_map(|heard| heard.figures.iter());
+        for one in figures.filter(|figures| wanted(&figures.key)) {
+            let own = times.entry(one.key.clone()).or_default();
+            own.hold.merge(&one.hold);
+            own.wait.merge(&one.wait);
+        }
+        times
     }
 
     /// How many gateways are in the sums.

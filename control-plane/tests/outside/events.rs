@@ -15,12 +15,18 @@ struct Events(BufReader<TcpStream>);
 impl Events {
     /// Opens one; its status and the stream behind the head.
     fn open(plane: &Plane) -> (u16, Self) {
+        let bearer = format!("authorization: Bearer {TOKEN}");
+        Self::open_as(plane, "/api/v1/events", &bearer)
+    }
+
+    /// The same of any path and as anybody.
+    fn open_as(plane: &Plane, path: &str, header: &str) -> (u16, Self) {
         let mut stream = TcpStream::connect(plane.address).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(30)))
             .unwrap();
         let head = format!(
-            "GET /api/v1/events HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {TOKEN}\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nhost: {}\r\n{header}\r\n\r\n",
             plane.address
         );
         stream.write_all(head.as_bytes()).unwrap();
@@ -120,4 +126,92 @@ async fn streams_are_bounded_and_end_with_the_process() {
     stopped.expect("streams hold up the end").unwrap();
     let (_, first) = open.first_mut().unwrap();
     while first.next().is_some() {}
+}
+
+/// The session of somebody who signed in, as a header.
+fn session(plane: &Plane) -> String {
+    let form = format!("token={TOKEN}&next=%2F");
+    let headers = [("content-type", "application/x-www-form-urlencoded")];
+    let answer = call(plane.address, "POST", "/login", &headers, form.as_bytes());
+    let cookie = answer.header("set-cookie").unwrap();
+    format!("cookie: {}", cookie.split(';').next().unwrap())
+}
+
+/// What a message says of one view.
+fn of<'a>(message: &'a Value, view: &str) -> &'a Value {
+    let views = message["views"].as_array().unwrap();
+    views.iter().find(|own| own["view"] == json!(view)).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_browser_hears_each_part_of_its_pages_that_moved() {
+    let plane = Plane::start();
+    let one = Gateway::connect(&plane, "one").await;
+    one.report(1, vec![route("route/a", 1)]).await;
+    let path = "/live?view=%2F&view=%2Fcompartments%2Froute%252Fa&view=%2Fcompartments%2Fnone";
+    let (status, mut events) = Events::open_as(&plane, path, &session(&plane));
+    assert_eq!(status, 200);
+    let whole = events.next().unwrap();
+    let html = of(&whole, "/")["html"].as_str().unwrap().to_owned();
+    for id in ["strip", "verdict", "rows", "side"] {
+        assert_eq!(html.matches(&format!(" id=\"{id}\"")).count(), 1, "{id}");
+    }
+    assert!(!html.contains("<form") && !html.contains("<main"), "{html}");
+    let page = of(&whole, "/compartments/route%2Fa")["html"]
+        .as_str()
+        .unwrap();
+    assert!(page.contains(" id=\"figures\""), "{page}");
+    assert_eq!(of(&whole, "/compartments/none")["status"], json!(404));
+    // The clock in the strip moves, and with it the strip alone; until a figure does.
+    let calm = events.next().unwrap();
+    let html = of(&calm, "/")["html"].as_str().unwrap();
+    assert!(
+        html.contains(" id=\"strip\"") && !html.contains(" id=\"side\""),
+        "{html}"
+    );
+    assert!(calm["every_ms"].as_u64().unwrap() >= 1_000);
+    one.report(1, vec![route("route/a", 3)]).await;
+    let told = tokio::task::spawn_blocking(move || {
+        (0..5).any(|_| {
+            let message = events.next().unwrap();
+            let html = of(&message, "/")["html"].as_str().unwrap().to_owned();
+            html.contains(" id=\"rows\"") && html.contains("<b>3</b>")
+        })
+    });
+    assert!(told.await.unwrap());
+}
+
+#[test]
+fn a_stream_of_pages_needs_a_session_and_ends_with_it() {
+    let plane = Plane::start();
+    let (status, _) = Events::open_as(&plane, "/live?view=%2F", "accept: text/event-stream");
+    assert_eq!(status, 303, "to the sign-in");
+    let wrong = "authorization: Bearer 0123456789abcdef0123456789abcdeX";
+    let (status, _) = Events::open_as(&plane, "/live?view=%2F", wrong);
+    assert_eq!(status, 401);
+    let cookie = session(&plane);
+    let many = (0..9).map(|n| format!("view=%2F{n}&")).collect::<String>();
+    for bad in ["", "view=", "view=http%3A%2F%2Fevil.example", &many] {
+        let (status, _) = Events::open_as(&plane, &format!("/live?{bad}"), &cookie);
+        assert_eq!(status, 400, "{bad}");
+    }
+    let (status, mut events) = Events::open_as(&plane, "/live?view=%2F", &cookie);
+    assert_eq!(status, 200);
+    assert!(events.next().is_some());
+    let (_, value) = cookie.split_once(' ').unwrap();
+    call(plane.address, "POST", "/logout", &[("cookie", value)], b"");
+    let more = std::iter::from_fn(|| events.next()).count();
+    assert!(more <= 2, "{more} messages after the session had ended");
+}
+
+#[test]
+fn streams_of_pages_are_bounded_and_a_place_comes_back() {
+    let plane = Plane::start();
+    let cookie = session(&plane);
+    let open = || Events::open_as(&plane, "/live?view=%2Falerts", &cookie);
+    let mut held: Vec<_> = (0..100).map(|_| open()).collect();
+    assert!(held.iter().all(|(status, _)| *status == 200));
+    assert_eq!(open().0, 503);
+    held.pop();
+    eventually("a place", || open().0 == 200);
 }

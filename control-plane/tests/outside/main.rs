@@ -17,6 +17,7 @@ mod kill;
 mod limits;
 mod pages;
 mod pages_fields;
+mod pages_list;
 mod pages_shadow;
 mod policy;
 mod store;

@@ -61,6 +61,23 @@ fn pending() -> AlertRow {
     }
 }
 
+/// One that wakes somebody, a silenced ticket, one that has not lasted.
+pub(super) fn active() -> Vec<AlertRow> {
+    vec![refusing(), ticket(), pending()]
+}
+
+/// Text that is not ours to trust.
+pub(super) fn hostile() -> Vec<AlertRow> {
+    vec![AlertRow {
+        key: format!("route/{HOSTILE}"),
+        gateways: vec![(HOSTILE.to_owned(), true)],
+        upstreams: vec![HOSTILE.to_owned()],
+        why: HOSTILE.to_owned(),
+        silenced: Some((moment(HOSTILE, 0), HOSTILE.to_owned())),
+        ..refusing()
+    }]
+}
+
 fn over(id: u64, why: &str) -> AlertRow {
     AlertRow {
         id,
@@ -126,24 +143,13 @@ impl AlertsPage {
         blind.store_silent = true;
         blind.more = 12;
         blind.receivers.lost = 2;
-        let hostile = AlertRow {
-            key: format!("route/{HOSTILE}"),
-            gateways: vec![(HOSTILE.to_owned(), true)],
-            upstreams: vec![HOSTILE.to_owned()],
-            why: HOSTILE.to_owned(),
-            silenced: Some((moment(HOSTILE, 0), HOSTILE.to_owned())),
-            ..refusing()
-        };
         vec![
             ("quiet", fresh),
-            (
-                "firing",
-                page(firing, vec![refusing(), ticket(), pending()], recent),
-            ),
+            ("firing", page(firing, active(), recent)),
             ("stale", blind),
             (
                 "hostile_names",
-                page(frame(), vec![hostile], vec![over(1, HOSTILE)]),
+                page(frame(), hostile(), vec![over(1, HOSTILE)]),
             ),
         ]
     }

@@ -70,6 +70,7 @@ impl CompartmentPage {
 fn with(over_time: OverTime) -> CompartmentPage {
     CompartmentPage {
         over_time: Some(over_time),
+        ask: Some(super::advice::answered(true)),
         ..page(vec![checkout(12, 31, 30)], both(), form("30"))
     }
 }
@@ -148,6 +149,7 @@ pub(super) fn page(
         not_isolated: shared(),
         findings: Vec::new(),
         over_time: None,
+        ask: None,
     }
 }
 

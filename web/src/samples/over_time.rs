@@ -61,7 +61,8 @@ fn point(mean: u64, peak: u64, full: u64, waited: u64) -> Point {
     }
 }
 
-fn card() -> AdviceCard {
+/// A card with both arithmetics.
+pub(super) fn card() -> AdviceCard {
     AdviceCard {
         summary: "keep 30: the traffic asks for 28".to_owned(),
         verdict: "keep",

@@ -4,7 +4,7 @@
 
 use compartment::{Figures, Level, Mode, Rejection};
 
-use super::{HOSTILE, both, figures, frame, gateway, moment, one_gone, rejecting};
+use super::{HOSTILE, both, figures, frame, gateway, hour, moment, one_gone, rejecting};
 use crate::{
     AlertCount, ChangeRow, Filter, Fleet, Frame, Freshness, GatewayRow, GatewayState, Look,
     Overview, Reading,
@@ -132,14 +132,18 @@ fn readings_in_trouble() -> Vec<Reading> {
 }
 
 fn page(frame: Frame, figures: &[Figures], gateways: Vec<GatewayRow>) -> Overview {
-    Overview::new(
+    let page = Overview::new(
         frame,
         Filter::default(),
         3,
         readings(figures),
         gateways,
         changes(),
-    )
+    );
+    Overview {
+        hour: Some(hour::calm()),
+        ..page
+    }
 }
 
 fn in_trouble(filter: Filter) -> Overview {
@@ -148,7 +152,12 @@ fn in_trouble(filter: Filter) -> Overview {
         tickets: 1,
     };
     let frame = Frame { alerts, ..frame() };
-    Overview::new(frame, filter, 3, readings_in_trouble(), both(), changes())
+    let page = Overview::new(frame, filter, 3, readings_in_trouble(), both(), changes());
+    Overview {
+        hour: Some(hour::troubled()),
+        alerts: super::alerts::active(),
+        ..page
+    }
 }
 
 fn empty() -> Overview {
@@ -211,6 +220,8 @@ impl Overview {
             lately_ms: 0,
             ..frame()
         };
+        let mut no_gateway = page(alone, &[], Vec::new());
+        no_gateway.hour = None;
         vec![
             ("empty", empty()),
             ("healthy", page(frame(), &shop(), both())),
@@ -221,7 +232,7 @@ impl Overview {
             ),
             ("stale", stale()),
             ("gateway_gone", page(gone, &shop(), one_gone())),
-            ("no_gateway", page(alone, &[], Vec::new())),
+            ("no_gateway", no_gateway),
             ("refused", Self::refused_sample()),
             ("hostile_names", Self::hostile_sample()),
             ("watched", page(frame(), &shop_watched(), both())),
@@ -291,6 +302,8 @@ impl Overview {
             vec![change],
         );
         page.filter = filter;
+        page.hour = Some(hour::hostile());
+        page.alerts = super::alerts::hostile();
         page
     }
 }

@@ -1,0 +1,277 @@
+//! `GET /compartments`, and the same rows as a file.
+//!
+//! Separate page by page. A page costs in proportion to the rows it shows: what is dear is looked
+//! up for those alone. It must never write a name into a file that a program would run.
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request, State};
+use axum::response::{IntoResponse as _, Response};
+use compartment::Rejection;
+use http::{HeaderValue, StatusCode, header};
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+use web::{ListPage, ListRow, ListView, Order, Saturated, Template as _};
+
+use super::frame::Asked;
+use super::readings::Snapshot;
+use super::{PageError, card_words, hour, html};
+use crate::advice::{Card, Verdict};
+use crate::clock;
+use crate::past;
+use crate::state::AppState;
+use crate::store::StoreError;
+
+/// What the address asks for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Viewed {
+    state: String,
+    level: String,
+    tenant: String,
+    find: String,
+    sort: String,
+    page: String,
+    fragment: String,
+}
+
+impl Viewed {
+    fn view(&self) -> ListView {
+        ListView::parse(web::Asked {
+            state: &self.state,
+            level: &self.level,
+            tenant: &self.tenant,
+            find: &self.find,
+            sort: &self.sort,
+            page: &self.page,
+        })
+    }
+}
+
+pub(super) async fn show(
+    State(state): State<AppState>,
+    viewed: Result<Query<Viewed>, QueryRejection>,
+    request: Request,
+) -> Response {
+    let Query(viewed) = viewed.unwrap_or_default();
+    let asked = Asked::of(&request);
+    match body(&state, &asked, viewed).await {
+        Ok(body) => html(StatusCode::OK, body),
+        Err(error) => error.answer(&asked.request_id, Some("/compartments".to_owned())),
+    }
+}
+
+async fn body(state: &AppState, asked: &Asked, viewed: Viewed) -> Result<String, PageError> {
+    let current = state.policy_current().await;
+    let snapshot = Snapshot::take(state);
+    let view = viewed.view();
+    let frame = asked.frame(&current, &snapshot, view.href());
+    let (state, is_live) = (state.clone(), viewed.fragment == "live");
+    // With 100,000 tenants there is much to add up: not on a thread that pushes policies.
+    let made = tokio::task::spawn_blocking(move || {
+        let rows = rows(&state, &snapshot, &view);
+        let mut page = ListPage::new(frame, view, rows);
+        fill(&state, &snapshot, &mut page.rows);
+        if is_live {
+            page.fragment()
+        } else {
+            page.render()
+        }
+    });
+    Ok(made.await.map_err(|_| StoreError::Closed)??)
+}
+
+/// Every compartment that somebody reports, with what the order may need.
+fn rows(state: &AppState, snapshot: &Snapshot, view: &ListView) -> Vec<ListRow> {
+    let saturated = state.past.saturated(clock::unix_ms().div_euclid(1_000));
+    let row = |reading: web::Reading| {
+        let own = saturated.get(reading.key.as_str()).copied();
+        ListRow::new(reading, own.map(shown).unwrap_or_default())
+    };
+    let mut rows: Vec<ListRow> = snapshot.readings().into_iter().map(row).collect();
+    if view.order == Order::Hold {
+        let mut times = snapshot.times_of(|_| true);
+        for row in &mut rows {
+            let own = times.remove(row.reading.key.as_str()).unwrap_or_default();
+            row.p99_us = own.hold.quantile_us(990);
+        }
+    }
+    rows
+}
+
+const fn shown(saturated: past::Saturated) -> Saturated {
+    Saturated {
+        of_5min: saturated.of_5min,
+        of_hour: saturated.of_hour,
+        of_day: saturated.of_day,
+    }
+}
+
+/// What only the rows of this page need.
+fn fill(state: &AppState, snapshot: &Snapshot, rows: &mut [ListRow]) {
+    let keys: Vec<String> = rows.iter().map(|row| row.reading.key.clone()).collect();
+    let mut times = snapshot.times_of(|key| keys.iter().any(|own| own == key));
+    let listed = state.advice.listed();
+    for row in rows {
+        let key = row.reading.key.as_str();
+        row.times = times.remove(key).unwrap_or_default();
+        row.spark = hour::spark(&state.past, key);
+        let card = listed.cards.iter().find(|card| card.key == key);
+        row.advice = card.map(advised);
+    }
+}
+
+/// The advice in two or three words.
+fn advised(card: &Card) -> (&'static str, String) {
+    let words = match (card.advice.verdict, card.advice.advised) {
+        (Verdict::Raise, Some(slots)) => format!("raise to {}", web::text::count(slots)),
+        (Verdict::Lower, Some(slots)) => format!("{} would do", web::text::count(slots)),
+        (Verdict::Keep, _) => "keep".to_owned(),
+        (Verdict::TooLittleEvidence, _) => "too little evidence".to_owned(),
+        (Verdict::Unsettled | Verdict::Raise | Verdict::Lower, _) => "no advice".to_owned(),
+    };
+    (card_words::kind(card.advice.verdict).as_str(), words)
+}
+
+/// The rows of a view as comma-separated values.
+pub(super) async fn csv(
+    State(state): State<AppState>,
+    viewed: Result<Query<Viewed>, QueryRejection>,
+) -> Response {
+    let Query(viewed) = viewed.unwrap_or_default();
+    let made = exported(&state, &viewed, |rows, _| {
+        let mut text = String::from(HEAD);
+        text.push_str("\r\n");
+        for row in rows {
+            let fields: Vec<String> = fields(row).map(|(_, value)| cell(&value)).collect();
+            text.push_str(&fields.join(","));
+            text.push_str("\r\n");
+        }
+        text
+    });
+    file(made.await, "text/csv; charset=utf-8", "compartments.csv")
+}
+
+/// The same as JSON.
+pub(super) async fn json(
+    State(state): State<AppState>,
+    viewed: Result<Query<Viewed>, QueryRejection>,
+) -> Response {
+    let Query(viewed) = viewed.unwrap_or_default();
+    let made = exported(&state, &viewed, |rows, left_out| {
+        let object = |row: &ListRow| fields(row).collect::<serde_json::Map<_, _>>();
+        let rows: Vec<_> = rows.iter().map(object).collect();
+        json!({"compartments": rows, "left_out": left_out}).to_string()
+    });
+    file(made.await, "application/json", "compartments.json")
+}
+
+async fn exported(
+    state: &AppState,
+    viewed: &Viewed,
+    write: impl FnOnce(&[ListRow], usize) -> String + Send + 'static,
+) -> Option<String> {
+    let (state, view) = (state.clone(), viewed.view());
+    let made = tokio::task::spawn_blocking(move || {
+        let snapshot = Snapshot::take(&state);
+        let rows = rows(&state, &snapshot, &view);
+        let (mut rows, left_out) = ListPage::export(&view, rows);
+        let mut times = snapshot.times_of(|_| true);
+        for row in &mut rows {
+            row.times = times.remove(row.reading.key.as_str()).unwrap_or_default();
+        }
+        write(&rows, left_out)
+    });
+    made.await.ok()
+}
+
+fn file(body: Option<String>, kind: &'static str, name: &'static str) -> Response {
+    let Some(body) = body else {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    };
+    let place = HeaderValue::from_str(&format!("attachment; filename=\"{name}\""));
+    let place = place.unwrap_or(HeaderValue::from_static("attachment"));
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (header::CONTENT_DISPOSITION, place),
+    ];
+    (headers, body).into_response()
+}
+
+/// The columns; the same as of [`fields`].
+const HEAD: &str = "key,level,state,mode,limit,in_flight,peak,queued,borrowed,arrived,admitted,\
+                    rejected,rejected_by_reason,saturated_5min_permille,saturated_1h_permille,\
+                    saturated_24h_permille,hold_p50_us,hold_p99_us,gateways";
+
+fn fields(row: &ListRow) -> impl Iterator<Item = (String, Json)> + use<> {
+    let r = &row.reading;
+    let full = row.saturated;
+    let reasons: Vec<String> = Rejection::ALL
+        .iter()
+        .filter_map(|reason| Some(format!("{} {}", reason.as_str(), r.rejected.get(reason)?)))
+        .collect();
+    let values = [
+        json!(r.key),
+        json!(r.level.as_str()),
+        json!(r.state.word()),
+        json!(r.mode.as_str()),
+        r.limit
+            .map_or_else(|| json!("unlimited"), |limit| json!(limit)),
+        json!(r.in_flight),
+        json!(r.peak),
+        json!(r.queued),
+        json!(r.borrowed),
+        json!(r.arrived),
+        json!(r.admitted),
+        json!(r.rejected_all()),
+        json!(reasons.join("; ")),
+        json!(full.of_5min),
+        json!(full.of_hour),
+        json!(full.of_day),
+        json!(row.times.hold.quantile_us(500)),
+        json!(row.times.hold.quantile_us(990)),
+        json!(r.gateways),
+    ];
+    HEAD.split(',').map(str::to_owned).zip(values)
+}
+
+/// One field of a line. A text that a spreadsheet would take for a formula is made one that it
+/// does not.
+fn cell(value: &Json) -> String {
+    let text = match value {
+        Json::Null => return String::new(),
+        Json::String(text) => text,
+        other @ (Json::Bool(_) | Json::Number(_) | Json::Array(_) | Json::Object(_)) => {
+            return other.to_string();
+        }
+    };
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let guard = if is_formula { "'" } else { "" };
+    if is_formula || text.contains(['"', ',', '\n', '\r']) {
+        format!("\"{guard}{}\"", text.replace('"', "\"\""))
+    } else {
+        text.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hostile_name_is_one_text_field() {
+        for (text, field) in [
+            ("route/a", "route/a"),
+            ("a,b", "\"a,b\""),
+            ("a\"b", "\"a\"\"b\""),
+            ("a\r\nb", "\"a\r\nb\""),
+            ("=cmd|'/c calc'!A1", "\"'=cmd|'/c calc'!A1\""),
+            ("@x", "\"'@x\""),
+        ] {
+            assert_eq!(cell(&json!(text)), field);
+        }
+        assert_eq!(
+            (cell(&json!(null)), cell(&json!(-3))),
+            (String::new(), "-3".to_owned())
+        );
+    }
+}

@@ -1,0 +1,373 @@
+//! The last hour minute by minute and the last day hour by hour, of every compartment, in memory.
+//!
+//! Separate from the last ten minutes, which are finer, and from the history, which is asked for
+//! one compartment: pages that compare all of them must not ask a disk for each. Begun with what
+//! the history kept. It must never take a minute in which nobody was heard for a calm one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use compartment::Rejection;
+use compartment::policy::Policy;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+use crate::history::{History, HistoryError, Point, Range, Step};
+use crate::readings::{Reading, is_tenant};
+use crate::rollout::Rollout;
+
+/// Minutes that are kept.
+pub(crate) const MINUTES: usize = 60;
+/// Hours that are kept.
+const HOURS: usize = 24;
+/// Most compartments: about 15 MB. Tenants find no place beyond half of it.
+pub(crate) const KEYS_MAX: usize = 5_000;
+/// Most compartments that are asked of the history after a start.
+const SEED_KEYS_MAX: usize = 500;
+const MINUTE_S: i64 = 60;
+const HOUR_S: i64 = 3_600;
+
+/// What happened in one minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) arrived: u64,
+    pub(crate) refused: u64,
+    pub(crate) in_flight_us: u64,
+    pub(crate) saturated_us: u64,
+}
+
+/// The same with how long gateways were heard of, all together; 0: nobody was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) heard_us: u64,
+    pub(crate) gateways: u64,
+    pub(crate) cell: Cell,
+}
+
+/// How many decisions were made anywhere, and how many of them were refusals for which reason.
+pub(crate) type Refusals = (u64, Vec<(Rejection, u64)>);
+
+/// Thousandths of the time at the limit; `None`: not heard of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Saturated {
+    pub(crate) of_5min: Option<u64>,
+    pub(crate) of_hour: Option<u64>,
+    pub(crate) of_day: Option<u64>,
+}
+
+/// Who was heard, and why requests were refused anywhere.
+#[derive(Clone, Debug, Default)]
+struct Heard {
+    us: u64,
+    /// By reporting gateways; the most of one report each.
+    by_gateway: BTreeMap<Arc<str>, u64>,
+    arrived: u64,
+    reasons: BTreeMap<Rejection, u64>,
+}
+
+/// A ring of slots that know which time they are of, so that no clock breaks it.
+#[derive(Clone, Debug)]
+struct Ring<T, const N: usize>(Vec<(i64, T)>);
+
+impl<T: Default + Clone, const N: usize> Default for Ring<T, N> {
+    fn default() -> Self {
+        Self(vec![(i64::MIN, T::default()); N])
+    }
+}
+
+impl<T: Default, const N: usize> Ring<T, N> {
+    fn place(at: i64) -> usize {
+        let length = i64::try_from(N).unwrap_or(i64::MAX);
+        usize::try_from(at.rem_euclid(length)).unwrap_or(0)
+    }
+
+    /// The slot of this time, emptied when it held another.
+    fn slot(&mut self, at: i64) -> Option<&mut T> {
+        let (own, value) = self.0.get_mut(Self::place(at))?;
+        // What is too long ago has no slot: a newer time lies in it.
+        if *own > at && own.saturating_sub(at) <= i64::try_from(N).unwrap_or(0) {
+            return None;
+        }
+        if *own != at {
+            (*own, *value) = (at, T::default());
+        }
+        Some(value)
+    }
+
+    fn get(&self, at: i64) -> Option<&T> {
+        let (own, value) = self.0.get(Self::place(at))?;
+        (*own == at).then_some(value)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Key {
+    is_tenant: bool,
+    minutes: Ring<Cell, MINUTES>,
+    hours: Ring<u64, HOURS>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    minutes: Ring<Heard, MINUTES>,
+    hours_us: Ring<u64, HOURS>,
+    keys: HashMap<Arc<str>, Key>,
+}
+
+/// The one handle to it; clones are cheap.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Past(Arc<Mutex<Inner>>);
+
+impl Past {
+    /// Adds the readings of one report.
+    pub(crate) fn record(&self, readings: &[Reading]) {
+        let Some(first) = readings.first() else {
+            return;
+        };
+        let elapsed_ms = i64::try_from(first.elapsed_us / 1_000).unwrap_or(i64::MAX);
+        let end_ms = first.from_ms.saturating_add(elapsed_ms);
+        let at_s = end_ms.saturating_sub(1).div_euclid(1_000);
+        self.with(|inner| {
+            inner.hear(at_s, first.elapsed_us, &first.gateway);
+            for reading in readings {
+                let cell = Cell {
+                    arrived: reading.arrived,
+                    refused: reading.refused(),
+                    in_flight_us: reading.in_flight_us,
+                    saturated_us: reading.saturated_us,
+                };
+                inner.add(at_s, &reading.key, is_tenant(reading.level), cell);
+                inner.refuse(at_s, reading.arrived, &reading.rejected);
+            }
+        });
+    }
+
+    /// The minutes up to this second, oldest first, of one compartment.
+    pub(crate) fn hour(&self, key: &str, now_s: i64) -> Vec<Told> {
+        self.with(|inner| {
+            let own = inner.keys.get(key);
+            minutes(now_s)
+                .map(|minute| inner.told(own, minute))
+                .collect()
+        })
+    }
+
+    /// Refusals by reason and arrivals at any compartment, minute by minute; `None`: not heard.
+    pub(crate) fn refusals(&self, now_s: i64) -> Vec<Option<Refusals>> {
+        self.with(|inner| {
+            let of = |minute: i64| {
+                let heard = inner.minutes.get(minute).filter(|heard| heard.us > 0)?;
+                let reasons = heard.reasons.iter().map(|(reason, n)| (*reason, *n));
+                Some((heard.arrived, reasons.collect()))
+            };
+            minutes(now_s).map(of).collect()
+        })
+    }
+
+    /// How long each compartment stood at its limit.
+    pub(crate) fn saturated(&self, now_s: i64) -> HashMap<Arc<str>, Saturated> {
+        self.with(|inner| {
+            let heard = |minute: i64| inner.minutes.get(minute).map_or(0, |heard| heard.us);
+            let last = now_s.div_euclid(MINUTE_S);
+            let (five_us, hour_us) = (
+                minutes(now_s).filter(|at| last - at < 5).map(heard).sum(),
+                minutes(now_s).map(heard).sum(),
+            );
+            let day_us = hours(now_s).filter_map(|at| inner.hours_us.get(at)).sum();
+            let of = |(key, own): (&Arc<str>, &Key)| {
+                let at = |minute: i64| own.minutes.get(minute).map_or(0, |cell| cell.saturated_us);
+                let day = hours(now_s).filter_map(|at| own.hours.get(at)).sum();
+                let saturated = Saturated {
+                    of_5min: permille(
+                        minutes(now_s).filter(|m| last - m < 5).map(at).sum(),
+                        five_us,
+                    ),
+                    of_hour: permille(minutes(now_s).map(at).sum(), hour_us),
+                    of_day: permille(day, day_us),
+                };
+                (Arc::clone(key), saturated)
+            };
+            inner.keys.iter().map(of).collect()
+        })
+    }
+
+    /// Reads what the history kept of the time before this process began, then ends.
+    pub(crate) async fn run(self, history: History, rollout: Rollout, stopping: CancellationToken) {
+        let began_s = clock::unix_ms().div_euclid(1_000);
+        let current = rollout.current();
+        let Ok(policy) = &current.policy else { return };
+        let keys: Vec<String> = keys(policy).take(SEED_KEYS_MAX).collect();
+        for key in keys {
+            // Nothing is lost by a cancelled arm: what was read is read again after a start.
+            let seeded = tokio::select! {
+                () = stopping.cancelled() => return,
+                seeded = self.seed(&history, &key, began_s) => seeded,
+            };
+            // The history says for itself that it is away; the minutes before then are a gap.
+            if seeded.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn seed(&self, history: &History, key: &str, began_s: i64) -> Result<(), HistoryError> {
+        let since = |seconds: i64| Range {
+            from_s: began_s.saturating_sub(seconds),
+            to_s: began_s,
+        };
+        let fine = history.series(key, since(HOUR_S), Step::Minute).await?;
+        let hours = i64::try_from(HOURS).unwrap_or(0).saturating_mul(HOUR_S);
+        let coarse = history.series(key, since(hours), Step::Hour).await?;
+        let tenant = key.starts_with("tenant/");
+        self.with(|inner| {
+            fine.points
+                .iter()
+                .for_each(|point| inner.seed_minute(key, tenant, point));
+            coarse
+                .points
+                .iter()
+                .for_each(|point| inner.seed_hour(key, point));
+        });
+        Ok(())
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+        // Sums hold no half-made state that a later reading would not mend.
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Inner {
+    fn hear(&mut self, at_s: i64, us: u64, gateway: &Arc<str>) {
+        if let Some(heard) = self.minutes.slot(at_s.div_euclid(MINUTE_S)) {
+            heard.us = heard.us.saturating_add(us);
+            let own = heard.by_gateway.entry(Arc::clone(gateway)).or_default();
+            *own = own.saturating_add(us);
+        }
+        if let Some(heard_us) = self.hours_us.slot(at_s.div_euclid(HOUR_S)) {
+            *heard_us = heard_us.saturating_add(us);
+        }
+    }
+
+    fn add(&mut self, at_s: i64, key: &Arc<str>, is_tenant: bool, cell: Cell) {
+        let most = if is_tenant { KEYS_MAX / 2 } else { KEYS_MAX };
+        if !self.keys.contains_key(key) {
+            if self.keys.len() >= most {
+                self.forget(at_s);
+            }
+            if self.keys.len() >= most {
+                return;
+            }
+        }
+        let own = self.keys.entry(Arc::clone(key)).or_default();
+        own.is_tenant = is_tenant;
+        if let Some(sum) = own.minutes.slot(at_s.div_euclid(MINUTE_S)) {
+            sum.arrived = sum.arrived.saturating_add(cell.arrived);
+            sum.refused = sum.refused.saturating_add(cell.refused);
+            sum.in_flight_us = sum.in_flight_us.saturating_add(cell.in_flight_us);
+            sum.saturated_us = sum.saturated_us.saturating_add(cell.saturated_us);
+        }
+        if let Some(sum) = own.hours.slot(at_s.div_euclid(HOUR_S)) {
+            *sum = sum.saturating_add(cell.saturated_us);
+        }
+    }
+
+    /// Those without any word in the last hour give their places back.
+    fn forget(&mut self, now_s: i64) {
+        let is_seen = |own: &Key| minutes(now_s).any(|minute| own.minutes.get(minute).is_some());
+        self.keys.retain(|_, own| is_seen(own));
+    }
+
+    fn refuse(&mut self, at_s: i64, arrived: u64, reasons: &[(Rejection, u64)]) {
+        let Some(heard) = self.minutes.slot(at_s.div_euclid(MINUTE_S)) else {
+            return;
+        };
+        heard.arrived = heard.arrived.saturating_add(arrived);
+        for (reason, count) in reasons {
+            let sum = heard.reasons.entry(*reason).or_default();
+            *sum = sum.saturating_add(*count);
+        }
+    }
+
+    fn seed_minute(&mut self, key: &str, is_tenant: bool, point: &Point) {
+        let Some(row) = &point.figures else { return };
+        let cell = Cell {
+            arrived: row.arrived,
+            refused: row.refused(),
+            in_flight_us: row.in_flight_us,
+            saturated_us: row.saturated_us,
+        };
+        let hours = self.keys.get(key).map(|own| own.hours.clone());
+        self.add(point.at_s, &Arc::from(key), is_tenant, cell);
+        // The hours come from rows of their own.
+        if let Some(own) = self.keys.get_mut(key) {
+            own.hours = hours.unwrap_or_default();
+        }
+        self.refuse(point.at_s, row.arrived, &row.rejected);
+        // Every report has a reading of the ceiling, so its rows tell who was heard.
+        if key == "gateway"
+            && let Some(heard) = self.minutes.slot(point.at_s.div_euclid(MINUTE_S))
+        {
+            heard.us = heard.us.saturating_add(point.heard.gateway_us);
+            for n in 0..point.heard.gateways {
+                heard.by_gateway.entry(format!("{n}?").into()).or_default();
+            }
+        }
+    }
+
+    fn seed_hour(&mut self, key: &str, point: &Point) {
+        let hour = point.at_s.div_euclid(HOUR_S);
+        if let (Some(row), Some(own)) = (&point.figures, self.keys.get_mut(key))
+            && let Some(sum) = own.hours.slot(hour)
+        {
+            *sum = sum.saturating_add(row.saturated_us);
+        }
+        if key == "gateway"
+            && let Some(heard_us) = self.hours_us.slot(hour)
+        {
+            *heard_us = heard_us.saturating_add(point.heard.gateway_us);
+        }
+    }
+
+    fn told(&self, own: Option<&Key>, minute: i64) -> Told {
+        let heard = self.minutes.get(minute);
+        let cell = own.and_then(|own| own.minutes.get(minute)).copied();
+        // A tenant without a place of its own is not known to be idle.
+        let is_known = cell.is_some() || own.is_some_and(|own| !own.is_tenant);
+        let gateways = heard.map_or(0, |heard| heard.by_gateway.len());
+        Told {
+            heard_us: heard.filter(|_| is_known).map_or(0, |heard| heard.us),
+            gateways: u64::try_from(gateways).unwrap_or(u64::MAX),
+            cell: cell.unwrap_or_default(),
+        }
+    }
+}
+
+/// The minutes up to this second, oldest first.
+fn minutes(now_s: i64) -> impl Iterator<Item = i64> {
+    let last = now_s.div_euclid(MINUTE_S);
+    let count = i64::try_from(MINUTES).unwrap_or(0);
+    last.saturating_sub(count).saturating_add(1)..=last
+}
+
+fn hours(now_s: i64) -> impl Iterator<Item = i64> {
+    let last = now_s.div_euclid(HOUR_S);
+    let count = i64::try_from(HOURS).unwrap_or(0);
+    last.saturating_sub(count).saturating_add(1)..=last
+}
+
+fn permille(part_us: u64, whole_us: u64) -> Option<u64> {
+    let permille = (u128::from(part_us) * 1_000).checked_div(u128::from(whole_us))?;
+    Some(u64::try_from(permille).unwrap_or(1_000).min(1_000))
+}
+
+/// The ceiling first: its rows tell who was heard.
+fn keys(policy: &Policy) -> impl Iterator<Item = String> {
+    let tenants = policy.tenants.iter();
+    let tenants = tenants.map(|tenant| compartment::Key::Tenant(tenant.id.clone()).to_string());
+    let others = crate::advice::keys(policy).map(|key| key.to_string());
+    others.chain(tenants)
+}
+
+#[cfg(test)]
+mod tests;
