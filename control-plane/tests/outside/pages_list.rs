@@ -114,6 +114,10 @@ async fn the_list_is_filtered_sorted_and_exported_by_its_address() {
 
 /// With a thousand compartments a page holds its rows and no more, and no page takes long: the
 /// bound leaves room for a build without optimisation on a busy machine.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a page takes is what is asked"
+)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_of_a_thousand_compartments_cost_their_rows() {
     let plane = Plane::start();
