@@ -1,4 +1,4 @@
-//! The Advice page: which limit each compartment's traffic asks for, and why; what another would do.
+//! The Advice page: which limit the traffic asks for, and why; what another would do.
 //!
 //! Separate page by page. It decides no number: cards and answers come worked out, the same that
 //! the API gives. It must never show an advised limit without what it rests on.
