@@ -128,7 +128,7 @@ pub(crate) const fn rejection(level: Level, why: NoSlot) -> Rejection {
         (NoSlot::Closed | NoSlot::Retired, _) => Rejection::Closed,
         (NoSlot::Full, Level::Tenant) => Rejection::TenantFull,
         (NoSlot::Full, Level::TenantRoute) => Rejection::TenantRouteFull,
-        (NoSlot::Full, Level::Route) => Rejection::RouteFull,
+        (NoSlot::Full, Level::Route | Level::Fallback) => Rejection::RouteFull,
         (NoSlot::Full, Level::Stream) => Rejection::StreamFull,
         (NoSlot::Full, Level::Upstream) => Rejection::UpstreamFull,
         (NoSlot::Full, Level::Gateway) => Rejection::GatewayFull,

@@ -223,7 +223,7 @@ impl<L: Lane> Permits<L> {
         let at = match level {
             Level::Upstream => &passage.upstream,
             Level::Gateway => &passage.gateway,
-            Level::Route | Level::Stream | Level::Tenant | Level::TenantRoute => {
+            Level::Route | Level::Stream | Level::Fallback | Level::Tenant | Level::TenantRoute => {
                 &passage.route.slots
             }
         };

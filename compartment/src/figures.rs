@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Histogram, Level, Limit, Mode, Rejection};
+use crate::{Histogram, Level, Limit, Mode, Rejection, StepFigures};
 
 /// The figures of one compartment. Counters start with the process and never go down.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -76,6 +76,9 @@ pub struct Figures {
     /// `in_flight` summed over time, in slot-microseconds.
     #[serde(default)]
     pub in_flight_us: u64,
+    /// Of a route: the steps of its fallback, in the order of the policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<StepFigures>,
     /// How long permits were held, from grant to release.
     #[serde(skip)]
     pub hold: Histogram,
@@ -115,6 +118,7 @@ impl Figures {
             busy_us: 0,
             saturated_us: 0,
             in_flight_us: 0,
+            fallbacks: Vec::new(),
             hold: Histogram::new(),
             wait: Histogram::new(),
         }

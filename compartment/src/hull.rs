@@ -36,12 +36,14 @@ pub struct Hull {
 #[derive(Debug)]
 pub(crate) struct Rosters {
     /// Cells of counts that each shared compartment has.
-    cores: usize,
-    next_id: u64,
+    pub(crate) cores: usize,
+    pub(crate) next_id: u64,
     applied: bool,
     pub(crate) routes: Roster<Route>,
     /// The streams of those routes that have slots for them.
     pub(crate) streams: Roster<Route>,
+    /// Those of the routes that ask another dependency in place of their own.
+    pub(crate) fallbacks: Roster<Route>,
     upstreams: Roster<Compartment>,
     pub(crate) tenants: Roster<TenantCompartment>,
     pub(crate) ways: Ways,
@@ -55,6 +57,8 @@ pub struct Fittings {
     pub passages: Vec<Passage>,
     /// The same of its streams, where it has slots for them.
     pub streams: Vec<Option<Passage>>,
+    /// The way to the other dependency, where a step of its fallback asks one.
+    pub fallbacks: Vec<Option<Passage>>,
     /// In the order of the policy, then the shared unknown tenant if there is one.
     pub tenants: Vec<Arc<TenantCompartment>>,
 }
@@ -84,6 +88,7 @@ impl Hull {
                 applied: false,
                 routes: Roster::new(),
                 streams: Roster::new(),
+                fallbacks: Roster::new(),
                 upstreams: Roster::new(),
                 tenants: Roster::new(),
                 ways: Ways::default(),
@@ -110,6 +115,7 @@ impl Hull {
         let tenants = rosters.tenants(policy, now_us);
         let routes = rosters.routes(policy, &self.spare, now_us);
         let streams = rosters.streams(policy, &self.spare, now_us);
+        let fallbacks = rosters.fallbacks(policy, &self.spare, now_us);
         self.spare.0.set_limit(policy.gateway.spare);
         rosters.applied = true;
         rosters.let_go(now_us);
@@ -117,13 +123,15 @@ impl Hull {
             policy,
             routes: &routes,
             streams,
+            fallbacks,
             upstreams: &upstreams,
             gateway: &self.gateway,
         };
-        let (passages, streams) = rosters.ways.replace(through, now_us);
+        let paths = rosters.ways.replace(through, now_us);
         Fittings {
-            streams,
-            passages,
+            passages: paths.calls,
+            streams: paths.streams,
+            fallbacks: paths.fallbacks,
             tenants: tenants.to_vec(),
         }
     }
@@ -140,6 +148,7 @@ impl Hull {
             let mut rosters = lock(&self.rosters);
             rosters.routes.sweep(now_us);
             rosters.streams.sweep(now_us);
+            rosters.fallbacks.sweep(now_us);
             rosters.upstreams.sweep(now_us);
             rosters.tenants.sweep(now_us);
             rosters.let_go(now_us);
@@ -190,21 +199,20 @@ impl Hull {
             return;
         }
         let (upstreams, gone) = rosters.upstreams.all();
-        let (routes, streams) = (rosters.routes.all(), rosters.streams.all());
+        let routes = rosters.routes.all();
+        let sides = rosters.sides();
         drop(rosters);
         each(&self.gateway);
         for upstream in upstreams.iter().chain(&gone) {
             each(upstream);
         }
-        for (named, absent) in [routes, streams] {
-            for route in named.iter().chain(&absent) {
-                each(&route.slots);
-            }
+        for route in routes.0.iter().chain(&routes.1).chain(&sides) {
+            each(&route.slots);
         }
     }
 
     fn look(&self, look: Look, each: &mut dyn FnMut(Figures)) {
-        let (upstreams, routes, streams, tenants) = {
+        let (upstreams, routes, sides, tenants) = {
             let rosters = lock(&self.rosters);
             if !rosters.applied {
                 return;
@@ -212,7 +220,7 @@ impl Hull {
             (
                 rosters.upstreams.all(),
                 rosters.routes.all(),
-                rosters.streams.all(),
+                rosters.sides(),
                 rosters.tenants.all(),
             )
         };
@@ -226,8 +234,8 @@ impl Hull {
             each(figures);
             route.cells.figures(look, mode, each);
         }
-        for streams in streams.0.iter().chain(&streams.1) {
-            each(streams.look(look));
+        for side in sides {
+            each(side.look(look));
         }
         for tenant in tenants.0.iter().chain(&tenants.1) {
             each(tenant.look(look));
@@ -244,6 +252,7 @@ impl Rosters {
         drop((
             self.routes.take_gone(),
             self.streams.take_gone(),
+            self.fallbacks.take_gone(),
             self.upstreams.take_gone(),
         ));
     }
@@ -330,47 +339,6 @@ impl Rosters {
             });
         }
         routes
-    }
-}
-
-impl Rosters {
-    /// By the index of the route. All of their slots are spare slots.
-    fn streams(
-        &mut self,
-        policy: &Policy,
-        spare: &Arc<OwnLine<Spare>>,
-        now_us: u64,
-    ) -> Vec<Option<Arc<Route>>> {
-        let (cores, next_id) = (self.cores, &mut self.next_id);
-        let make = |name: &Name| {
-            *next_id += 1;
-            let id = *next_id;
-            Route::of_streams(
-                name,
-                Make {
-                    id,
-                    cores,
-                    now_us,
-                    spare,
-                },
-            )
-        };
-        let with_streams = policy
-            .routes
-            .iter()
-            .filter(|route| route.compartment.stream.is_some());
-        let names = with_streams.map(|route| &route.id);
-        let streams = self.streams.name_all(names, make, |_| ());
-        let mut streams = streams.iter();
-        let routes = policy.routes.iter();
-        let of_route = routes.map(|asked| {
-            let limit = asked.compartment.stream?.limit;
-            let streams = streams.next()?;
-            let numbers = Numbers::of_streams(&asked.compartment, limit);
-            streams.resize(Moment::at(now_us), numbers);
-            Some(Arc::clone(streams))
-        });
-        of_route.collect()
     }
 }
 

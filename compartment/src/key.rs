@@ -22,6 +22,8 @@ pub enum Level {
     Route,
     /// The long-lived exchanges of one route, instead of its own slots.
     Stream,
+    /// What one route asks another dependency for in place of its own.
+    Fallback,
     /// One dependency, over all routes that use it.
     Upstream,
     /// The ceiling of one gateway process.
@@ -36,13 +38,14 @@ impl Level {
             Self::TenantRoute => "tenant-route",
             Self::Route => "route",
             Self::Stream => "stream",
+            Self::Fallback => "fallback",
             Self::Upstream => "upstream",
             Self::Gateway => "gateway",
         }
     }
 }
 
-/// `gateway`, `route/ID`, `route/ID/stream`, `upstream/ID`, `tenant/ID` or
+/// `gateway`, `route/ID`, `route/ID/stream`, `route/ID/fallback`, `upstream/ID`, `tenant/ID` or
 /// `route/ID/tenant/ID`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Key {
@@ -52,6 +55,8 @@ pub enum Key {
     Route(Name),
     /// A route's long-lived exchanges.
     Stream(Name),
+    /// What a route asks another dependency for.
+    Fallback(Name),
     /// A dependency's own compartment.
     Upstream(Name),
     /// A tenant over all routes.
@@ -67,6 +72,7 @@ impl Key {
             Self::Gateway => Level::Gateway,
             Self::Route(_) => Level::Route,
             Self::Stream(_) => Level::Stream,
+            Self::Fallback(_) => Level::Fallback,
             Self::Upstream(_) => Level::Upstream,
             Self::Tenant(_) => Level::Tenant,
             Self::TenantRoute(..) => Level::TenantRoute,
@@ -80,6 +86,7 @@ impl fmt::Display for Key {
             Self::Gateway => f.write_str("gateway"),
             Self::Route(id) => write!(f, "route/{id}"),
             Self::Stream(id) => write!(f, "route/{id}/stream"),
+            Self::Fallback(id) => write!(f, "route/{id}/fallback"),
             Self::Upstream(id) => write!(f, "upstream/{id}"),
             Self::Tenant(id) => write!(f, "tenant/{id}"),
             Self::TenantRoute(route, tenant) => write!(f, "route/{route}/tenant/{tenant}"),
@@ -99,6 +106,7 @@ impl FromStr for Key {
             ["gateway"] => Ok(Self::Gateway),
             ["route", id] => Name::new(id).map(Self::Route),
             ["route", id, "stream"] => Name::new(id).map(Self::Stream),
+            ["route", id, "fallback"] => Name::new(id).map(Self::Fallback),
             ["upstream", id] => Name::new(id).map(Self::Upstream),
             ["tenant", id] => tenant(id).map(Self::Tenant),
             ["route", id, "tenant", who] => Ok(Self::TenantRoute(Name::new(id)?, tenant(who)?)),
@@ -117,6 +125,7 @@ mod tests {
             "gateway",
             "route/a",
             "route/a/stream",
+            "route/a/fallback",
             "upstream/b",
             "tenant/_unknown",
             "route/a/tenant/b.c",
@@ -133,6 +142,7 @@ mod tests {
             "route/a/",
             "route/a/b",
             "route/a/stream/b",
+            "upstream/a/fallback",
             "upstream/a/stream",
             "gateway/x",
             "other/a",

@@ -48,6 +48,19 @@ impl Numbers {
         }
     }
 
+    /// Of the route's fallback: spare slots too, and always enforced, because the next step
+    /// stands in for what it refuses.
+    pub(crate) fn of_fallback(limit: Limit) -> Self {
+        Self {
+            limit,
+            reserved: 0,
+            class_reserve: 0,
+            queue: 0,
+            mode: Mode::Enforce,
+            candidate: None,
+        }
+    }
+
     pub(crate) fn terms(self) -> Terms {
         Terms {
             mode: self.mode,

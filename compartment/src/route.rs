@@ -96,6 +96,15 @@ impl Route {
         }
     }
 
+    /// The slots of what a route asks another dependency for, which no tenant has a part of.
+    pub(crate) fn of_fallback(name: &Name, make: Make<'_>) -> Self {
+        Self {
+            slots: make.slots(&Key::Fallback(name.clone())),
+            credit: None,
+            ..Self::new(name, make)
+        }
+    }
+
     pub(crate) fn word(&self) -> &Word {
         &self.slots.word.0
     }

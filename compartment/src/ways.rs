@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::compartment::Compartment;
 use crate::passage::Passage;
-use crate::policy::Policy;
+use crate::policy::{self, Policy};
 use crate::roster::ABSENT_US;
 use crate::route::Route;
 
@@ -21,12 +21,18 @@ pub(crate) struct Through<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) routes: &'a [Arc<Route>],
     pub(crate) streams: Vec<Option<Arc<Route>>>,
+    pub(crate) fallbacks: Vec<Option<Arc<Route>>>,
     pub(crate) upstreams: &'a [Arc<Compartment>],
     pub(crate) gateway: &'a Arc<Compartment>,
 }
 
 /// The ways of one policy, by the index of the route.
-pub(crate) type Both = (Vec<Passage>, Vec<Option<Passage>>);
+#[derive(Debug)]
+pub(crate) struct Paths {
+    pub(crate) calls: Vec<Passage>,
+    pub(crate) streams: Vec<Option<Passage>>,
+    pub(crate) fallbacks: Vec<Option<Passage>>,
+}
 
 /// All that may be in use.
 #[derive(Debug, Default)]
@@ -42,7 +48,7 @@ fn whole_us(time: Duration) -> u64 {
 
 impl Ways {
     /// Makes the ways of a policy, which replace those before.
-    pub(crate) fn replace(&mut self, through: Through<'_>, now_us: u64) -> Both {
+    pub(crate) fn replace(&mut self, through: Through<'_>, now_us: u64) -> Paths {
         let Through {
             policy, gateway, ..
         } = through;
@@ -65,9 +71,9 @@ impl Ways {
                 share: own.tenant_share,
             })
         });
-        let passages: Vec<Passage> = passages.collect();
+        let calls: Vec<Passage> = passages.collect();
         let ages = policy.routes.iter().map(|asked| asked.compartment.stream);
-        let streams = passages.iter().zip(through.streams).zip(ages);
+        let streams = calls.iter().zip(through.streams).zip(ages);
         let streams = streams.map(|((passage, route), asked)| {
             self.next_id += 1;
             Some(Passage {
@@ -81,10 +87,33 @@ impl Ways {
             })
         });
         let streams: Vec<Option<Passage>> = streams.collect();
-        for passage in passages.iter().chain(streams.iter().flatten()) {
+        let asked = policy.routes.iter().map(policy::Route::fallback_upstream);
+        let fallbacks = calls.iter().zip(through.fallbacks).zip(asked);
+        let fallbacks = fallbacks.map(|((passage, route), upstream)| {
+            self.next_id += 1;
+            let route = route?;
+            Some(Passage {
+                id: self.next_id,
+                // No tenant has a part of it, so nothing of the route's own is touched.
+                home: Arc::clone(&route),
+                route,
+                upstream: Arc::clone(through.upstreams.get(upstream?)?),
+                class_reserve: 0,
+                queue_max: 0,
+                share: None,
+                ..passage.clone()
+            })
+        });
+        let fallbacks: Vec<Option<Passage>> = fallbacks.collect();
+        let sides = streams.iter().chain(&fallbacks).flatten();
+        for passage in calls.iter().chain(sides) {
             self.known.insert(passage.id, (passage.clone(), None));
         }
-        (passages, streams)
+        Paths {
+            calls,
+            streams,
+            fallbacks,
+        }
     }
 
     /// Forgets those that were replaced long ago and that no permit is out by.

@@ -296,9 +296,12 @@ const WRONG_VALUES: &str = r#"
 /routes/1/retry | { attempts = 2, on = ["502", "502"] } | =.on[1] | "502" | twice
 /routes/1/fallback | [{}] | =[0].kind |  | required
 /routes/1/fallback | [3] | =[0] | 3 | table
-/routes/1/fallback | [{ kind = "stale", max_age = "1s" }] | =[0].kind | "stale" | is not enforced by
-/routes/1/fallback | [{ kind = "upstream" }] | =[0].kind | "upstream" | is not enforced by
-/routes/1/fallback | [{ kind = "fixed" }] | =[0].kind | "fixed" | static
+/routes/1/fallback | [{ kind = "stale" }] | =[0].max_age |  | required
+/routes/1/fallback | [{ kind = "stale", max_age = "0s" }] | =[0].max_age | "0s" | above 0
+/routes/1/fallback | [{ kind = "stale", max_age = "25h" }] | =[0].max_age | "25h" | at most 24h
+/routes/1/fallback | [{ kind = "stale", max_age = "1s", body = "" }] | =[0].body | "" | unknown key
+/routes/1/fallback | [{ kind = "upstream", limit = 1 }] | =[0].upstream |  | required
+/routes/1/fallback | [{ kind = "fixed" }] | =[0].kind | "fixed" | "static"
 /routes/1/fallback | [{ kind = "static", status = 199 }] | =[0].status | 199 | 200 to 599
 /routes/1/fallback | [{ kind = "static", status = 204, body = "x" }] | =[0].body | "x" | no body
 /routes/1/fallback | [{ kind = "static", content_type = "\n" }] | =[0].content_type | "\n" | media
@@ -320,6 +323,121 @@ fn wrong_values_are_named() {
         let shown = if shown == "=" { value } else { shown };
         refused(&with(pointer, value), &at, shown, &[words]);
     }
+}
+
+/// A fallback upstream has no ladder of its own, so that the one thing left that could go in a
+/// circle is a route that falls back to where it came from.
+#[test]
+fn a_ladder_that_cannot_answer_or_goes_in_a_circle_is_refused() {
+    let two = |steps: &str| {
+        let document = edit(
+            read(GOOD),
+            "/upstreams/replica",
+            "{ endpoints = [\"http://127.0.0.1:9002\"] }",
+        );
+        edit(document, "/routes/1/fallback", steps)
+    };
+    let step = |more: &str| format!("[{{ kind = \"upstream\", upstream = \"replica\", {more} }}]");
+    for (steps, at, value, rule) in [
+        (
+            "[{ kind = \"upstream\", upstream = \"main\", limit = 5 }]".to_owned(),
+            "[0].upstream",
+            "\"main\"",
+            "another upstream than the route's own",
+        ),
+        (
+            "[{ kind = \"upstream\", upstream = \"replica\" }]".to_owned(),
+            "[0].limit",
+            "",
+            "required",
+        ),
+        (
+            "[{ kind = \"static\" }, { kind = \"stale\", max_age = \"1s\" }]".to_owned(),
+            "[1]",
+            "",
+            "never reached",
+        ),
+        (
+            "[{ kind = \"stale\", max_age = \"1s\" }, \
+              { kind = \"stale\", max_age = \"2s\" }]"
+                .to_owned(),
+            "[1]",
+            "",
+            "second stale",
+        ),
+        (
+            "[{ kind = \"static\", headers = { host = \"x\" } }]".to_owned(),
+            "[0].headers.host",
+            "\"host\"",
+            "routing",
+        ),
+        (
+            "[{ kind = \"static\", headers = { x-a = \" \" } }]".to_owned(),
+            "[0].headers.x-a",
+            "\" \"",
+            "visible",
+        ),
+        (step("limit = 0"), "[0].limit", "0", "from 1 to 1000000"),
+        (
+            step("limit = \"unlimited\""),
+            "[0].limit",
+            "\"unlimited\"",
+            "from 1",
+        ),
+        (
+            step("limit = 1, timeout = \"61s\""),
+            "[0].timeout",
+            "\"61s\"",
+            "at most the route's total of 60000 ms",
+        ),
+        (
+            step("limit = 1, fallback = []"),
+            "[0].fallback",
+            "[]",
+            "unknown key",
+        ),
+        (
+            "[{ kind = \"upstream\", upstream = \"replica\", limit = 1 }, \
+              { kind = \"upstream\", upstream = \"replica\", limit = 1 }]"
+                .to_owned(),
+            "[1]",
+            "",
+            "route/ID/fallback",
+        ),
+    ] {
+        let at = format!("routes[1].fallback{at}");
+        refused(&two(&steps), &at, value, &[rule]);
+    }
+    let document = two("[{ kind = \"stale\", max_age = \"24h\" }]");
+    accepted(&document);
+    let posts = edit(document, "/routes/1/methods", "[\"POST\"]");
+    refused(
+        &posts,
+        "routes[1].fallback[0].kind",
+        "\"stale\"",
+        &["GET alone"],
+    );
+    // In any order that ends with the fixed answer; the time of an attempt holds unless one is set.
+    let policy = accepted(&two(
+        "[{ kind = \"upstream\", upstream = \"replica\", limit = 5 }, \
+          { kind = \"stale\", max_age = \"60s\" }, \
+          { kind = \"static\", headers = { Retry-After = \"9\" } }]",
+    ));
+    let kinds: Vec<&str> = policy.routes[1]
+        .fallback
+        .iter()
+        .map(Fallback::kind)
+        .collect();
+    assert_eq!(kinds, ["upstream", "stale", "static"]);
+    assert_eq!(
+        policy.routes[1].fallback[0],
+        Fallback::Upstream {
+            upstream: 1,
+            limit: Limit::new(5).unwrap(),
+            timeout: Duration::from_secs(15),
+        }
+    );
+    assert_eq!(policy.routes[1].fallback_limit(), Limit::new(5).ok());
 }
 
 #[test]
@@ -647,6 +765,7 @@ fn values_arrive() {
         [Fallback::Static {
             status: 203,
             content_type: "application/json".to_owned(),
+            headers: Vec::new(),
             body: "[]".to_owned()
         }]
     );

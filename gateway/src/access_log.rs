@@ -45,8 +45,9 @@ pub(crate) struct Line {
     pub(crate) compartment: Option<Text>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<&'static str>,
-    #[serde(rename = "fallback", skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) is_fallback: bool,
+    /// Which step stood in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fallback: Option<&'static str>,
     /// From the arrival to the permits, or to the refusal.
     pub(crate) wait_us: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -254,7 +255,7 @@ mod tests {
             tenant: Some(Text::from("acme")),
             compartment: None,
             reason: None,
-            is_fallback: false,
+            fallback: None,
             wait_us: 0,
             hold_us: Some(7),
             upstream_us: None,

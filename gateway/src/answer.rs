@@ -13,10 +13,12 @@ use http::{Response, StatusCode, Version};
 use crate::admission;
 use crate::attempt::Reply;
 use crate::core::OnRoute;
+use crate::fallback;
 use crate::headers;
 use crate::held_body::{AnswerBody, Bounds, Held, Parts, Slots};
 use crate::request_body::Pump;
 use crate::running::Marks;
+use crate::stale;
 use crate::streams;
 use crate::timer::Timer;
 use crate::tunnel;
@@ -65,6 +67,7 @@ pub(crate) fn of(
     let (mut head, ()) = head.into_parts();
     let switched = head.status == StatusCode::SWITCHING_PROTOCOLS;
     let is_events = streams::is_event_stream(&head.headers);
+    let begun = fallback::begin_copy(visit, lane, &head).filter(|_| !is_events);
     let via = visit.core.live.via.of(head.version);
     headers::to_client(&mut head.headers, &visit.request_id, via);
     if let Some(fields) = &lane.0.route.fields {
@@ -83,6 +86,7 @@ pub(crate) fn of(
         pump,
         timer,
         slots: Some(slots),
+        copy: stale::copy(begun, &head, &visit.core),
         trail: None,
     };
     if switched {

@@ -16,6 +16,7 @@ use crate::asked;
 use crate::attempt::Attempts;
 use crate::connection::Connection;
 use crate::core::{Core, Snapshot};
+use crate::fallback;
 use crate::held_body::AnswerBody;
 use crate::reason::Reason;
 use crate::request_body::Pump;
@@ -48,23 +49,33 @@ async fn answer_to(
     let policy = snapshot.as_ref().map(|snapshot| &*snapshot.policy);
     let mut visit = Visit::begin(core, connection, &parts, policy);
     let passed = pass(&mut visit, snapshot, &mut parts, &mut body).await;
-    visit.ended = true;
     match passed {
         Ok(answer) => {
+            visit.ended = true;
             visit.connection.refusals().set(0);
             answer
         }
         // Full and timed out take the same fallback; everything else keeps its own face. What the
         // request held is back by now.
         Err(Early::Stop(stop)) => {
-            let answer = visit.refuse(&stop, parts.headers);
-            // A caller that asks again the instant it is refused takes the neighbours' core.
-            if tarpit::holds(stop.reason, visit.connection.refusals()) {
+            let (answer, is_served) = match fallback::is_at_once(&visit, &stop) {
+                true => (fallback::at_once(&visit, &stop, parts.headers), false),
+                // Boxed, as all that is rare: every request carries the size of this future.
+                false => Box::pin(fallback::answer(&mut visit, &stop, parts.headers)).await,
+            };
+            visit.ended = true;
+            if is_served {
+                visit.connection.refusals().set(0);
+            } else if tarpit::holds(stop.reason, visit.connection.refusals()) {
+                // A caller that asks again the instant it is refused takes the neighbours' core.
                 Box::pin(tarpit::hold(&visit.core)).await;
             }
             answer
         }
-        Err(Early::Options) => visit.options(),
+        Err(Early::Options) => {
+            visit.ended = true;
+            visit.options()
+        }
     }
 }
 
@@ -78,7 +89,7 @@ async fn pass(
     // Without a policy nothing is known, so nothing is let through: never unlimited.
     let snapshot = snapshot.ok_or(Stop::from(Reason::NoPolicy))?;
     // The head, the route, the caller: free to refuse, and nothing is taken yet.
-    let asked = asked::identify(visit, &snapshot, parts)?;
+    let mut asked = asked::identify(visit, &snapshot, parts)?;
     drop(snapshot);
     // Partitions first, the ceiling last, all or none, in one instant. Before anything of the
     // upstream is touched, so that a refusal costs next to nothing.
@@ -88,10 +99,10 @@ async fn pass(
     let mut timer = Timer::new(&core.timers);
     let terms = retry::terms(lane.0.route.retry.as_ref(), &parts.method, &parts.headers);
     let limit = asked.body_bytes_max(visit);
-    // HTTP/2 may say that a request was not looked at: then it is sent anew.
-    let keep = terms.is_some() || lane.0.route.http2;
+    let keep = terms.is_some() || asked.may_be_sent_again();
     let body = body.take().filter(|body| !body.is_end_stream());
     let pump = body.map(|body| Pump::new(body, limit, keep));
+    fallback::keep(visit, &mut asked, parts, pump.as_ref());
     let permits = match entry {
         Entry::Admitted(permits) => permits,
         Entry::Refused(refusal) => return Err(Stop::from(refusal).into()),
@@ -118,7 +129,7 @@ async fn pass(
     let mut attempts = Attempts::new(&core, &lane, pump.clone(), &mut timer, bounds, trail);
     let reply = match attempts.look_at_body().await {
         Ok(()) => {
-            let mut outgoing = asked.outgoing(visit, parts, pump.is_some());
+            let mut outgoing = fallback::to_send(visit, &mut asked, parts, pump.is_some());
             retry::run(&mut attempts, &mut outgoing, terms).await
         }
         Err(fault) => Err(fault),

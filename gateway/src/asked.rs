@@ -134,6 +134,13 @@ impl Asked {
         }
     }
 
+    /// HTTP/2 may say that a request was not looked at: then it is sent anew. Or elsewhere, by a
+    /// step of the fallback.
+    pub(crate) fn may_be_sent_again(&self) -> bool {
+        let route = &self.lane.0.route;
+        route.http2 || route.fallback.other().is_some()
+    }
+
     /// How long this request may wait in line.
     pub(crate) fn patience(&self, visit: &Visit) -> Patience {
         let route = &self.lane.0.route;
@@ -176,7 +183,12 @@ impl Asked {
     }
 
     /// The head as the upstream gets it.
-    pub(crate) fn outgoing(self, visit: &Visit, parts: &mut Parts, has_body: bool) -> Outgoing {
+    pub(crate) fn outgoing(
+        &mut self,
+        visit: &Visit,
+        parts: &mut Parts,
+        has_body: bool,
+    ) -> Outgoing {
         let method = std::mem::take(&mut parts.method);
         let uri = std::mem::take(&mut parts.uri);
         let mut headers = std::mem::take(&mut parts.headers);
@@ -218,7 +230,7 @@ impl Asked {
         }
         Outgoing {
             method,
-            uri: self.rewritten.unwrap_or(uri),
+            uri: self.rewritten.take().unwrap_or(uri),
             headers,
         }
     }

@@ -25,7 +25,7 @@ use crate::running::Running;
 use crate::tarpit::Tarpit;
 use crate::tell::Tell;
 use crate::timer::Timers;
-use crate::upstream::{Dialler, EndpointPool, Pools, Tried};
+use crate::upstream::{Dialler, EndpointPool, Pools, Purpose, Tried};
 
 /// How often idle connections are looked through.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
@@ -82,6 +82,8 @@ pub(crate) struct RouteLane {
     pub(crate) pools: Vec<Rc<EndpointPool>>,
     /// The way of the route's streams, which share no connection with its calls.
     pub(crate) streams: Option<Rc<RouteLane>>,
+    /// The way to the other upstream of its fallback, which shares no connection with either.
+    fallback: Option<Rc<RouteLane>>,
     /// This is the way of streams.
     pub(crate) is_of_streams: bool,
     pub(crate) server: Durations,
@@ -180,9 +182,15 @@ impl Core {
             return Some(Rc::clone(lane));
         }
         let route = Arc::clone(snapshot.policy.routes.get(index)?);
-        let streams = route.streams.is_some();
-        let streams = streams.then(|| Rc::new(self.new_lane(snapshot, &route, index, true, None)));
-        let lane = Rc::new(self.new_lane(snapshot, &route, index, false, streams));
+        let new = |route, purpose| self.new_lane(snapshot, route, index, purpose);
+        let mut lane = new(&route, Purpose::Calls);
+        if route.streams.is_some() {
+            lane.streams = Some(Rc::new(new(&route, Purpose::Streams)));
+        }
+        if let Some(other) = route.fallback.other() {
+            lane.fallback = Some(Rc::new(new(other, Purpose::Fallback)));
+        }
+        let lane = Rc::new(lane);
         *place = Some(Rc::clone(&lane));
         Some(lane)
     }
@@ -192,11 +200,10 @@ impl Core {
         snapshot: &Snapshot,
         route: &Arc<LiveRoute>,
         index: usize,
-        is_of_streams: bool,
-        streams: Option<Rc<RouteLane>>,
+        purpose: Purpose,
     ) -> RouteLane {
         let endpoints = route.endpoints.iter();
-        let pool = |target| self.pools.of(&route.id, is_of_streams, target);
+        let pool = |target| self.pools.of(&route.id, purpose, target);
         let (server, client) = self.durations(route, index, &snapshot.policy);
         RouteLane {
             server,
@@ -204,8 +211,9 @@ impl Core {
             route: Arc::clone(route),
             policy: Arc::clone(&snapshot.policy),
             pools: endpoints.map(pool).collect(),
-            streams,
-            is_of_streams,
+            streams: None,
+            fallback: None,
+            is_of_streams: purpose == Purpose::Streams,
             now: Rc::clone(&self.now),
             seat: Rc::clone(&self.seat),
             turn: Cell::new(0),
@@ -220,15 +228,14 @@ impl Core {
         policy: &LivePolicy,
     ) -> (Durations, Vec<Durations>) {
         let asked = policy.policy.routes.get(index);
-        let upstream = asked.and_then(|route| policy.policy.upstreams.get(route.upstream));
-        let upstream: Arc<str> = upstream.map_or("", |upstream| upstream.id.as_str()).into();
+        let upstream = &route.upstream;
         let methods = asked.and_then(|route| route.methods.as_ref());
         let first = methods.and_then(|methods| methods.first()?.parse().ok());
         let verb = Verb::of(&first.unwrap_or(http::Method::GET));
         let of = |place| Durations::prepared(place, self.number, &self.live.http, verb);
         let client = route.endpoints.iter().map(|target| {
             of(Place::Client {
-                upstream: Arc::clone(&upstream),
+                upstream: Arc::clone(upstream),
                 host: target.endpoint.host.as_str().into(),
                 port: target.endpoint.port,
             })
@@ -289,6 +296,11 @@ impl OnRoute {
     /// The same route as its streams pass it, if it has slots for them.
     pub(crate) fn for_streams(&self) -> Option<Self> {
         self.0.streams.as_ref().map(|lane| Self(Rc::clone(lane)))
+    }
+
+    /// The way to the other upstream of its fallback.
+    pub(crate) fn for_fallback(&self) -> Option<Self> {
+        self.0.fallback.as_ref().map(|lane| Self(Rc::clone(lane)))
     }
 
     /// What holds for the exchange when it is a stream.

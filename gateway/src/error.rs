@@ -190,7 +190,7 @@ fn announce_limit(headers: &mut HeaderMap, refuser: &Refuser<'_>) {
         Level::Tenant => ("\"tenant\"", refuser.limit.map(|limit| (limit, 0))),
         Level::TenantRoute => ("\"tenant-route\"", refuser.limit.map(|limit| (limit, 0))),
         // What is full is everybody's; the caller is told of its own limit alone.
-        Level::Route | Level::Stream | Level::Upstream | Level::Gateway => {
+        Level::Route | Level::Stream | Level::Fallback | Level::Upstream | Level::Gateway => {
             ("\"tenant\"", refuser.tenant)
         }
     };

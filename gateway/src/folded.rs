@@ -58,7 +58,7 @@ impl<'a> Folded<'a> {
 
     pub(crate) fn take(&mut self, figures: Figures) {
         match figures.level {
-            Level::Route | Level::Stream | Level::Upstream | Level::Gateway => {
+            Level::Route | Level::Stream | Level::Fallback | Level::Upstream | Level::Gateway => {
                 self.kept.push(figures);
             }
             Level::Tenant => self.take_tenant(figures),

@@ -22,6 +22,7 @@ use crate::live_policy::LiveStreams;
 use crate::reason::Reason;
 use crate::request_body::Pump;
 use crate::running;
+use crate::stale::Copy;
 use crate::timer::Timer;
 use crate::trail::Trail;
 use crate::upstream::{self, Source};
@@ -142,6 +143,8 @@ pub(crate) struct Parts {
     pub(crate) timer: Timer,
     /// `None`: they were given back at the head.
     pub(crate) slots: Option<Slots>,
+    /// Of an answer that is stored when its end has come.
+    pub(crate) copy: Option<Box<Copy>>,
     /// Last, so told when the permits are back and the clock was read for them.
     pub(crate) trail: Option<Box<Trail>>,
 }
@@ -250,6 +253,7 @@ impl Held {
             clean_trailers(trailers);
         }
         self.trail_passed(frame.data_ref().map_or(0, Bytes::len));
+        self.copy(&frame);
         let source = self.parts.as_ref().map(|parts| &parts.source);
         if frame.is_trailers() || source.is_none_or(Source::is_end_stream) {
             // Before the last byte can reach the client, whose next request may need the slot.
@@ -258,6 +262,15 @@ impl Held {
             self.progress_us = None;
         }
         frame
+    }
+
+    /// What has trailers is no answer that could be given again without them.
+    fn copy(&mut self, frame: &Frame<Bytes>) {
+        let Some(parts) = &mut self.parts else { return };
+        let Some(copy) = &mut parts.copy else { return };
+        if !frame.data_ref().is_some_and(|data| copy.take(data)) {
+            parts.copy = None;
+        }
     }
 
     fn poll_bounds(&mut self, cx: &mut Context<'_>) -> Poll<Reason> {
@@ -301,12 +314,16 @@ impl Parts {
         let Self {
             source,
             slots,
+            copy,
             trail,
             ..
         } = self;
         // Reads the clock. The connection is at rest by now, so the order does not matter.
         drop(slots);
         source.end(core.now.last_us());
+        if let Some(copy) = copy {
+            copy.end(&core.live.stale);
+        }
         drop(trail);
     }
 }

@@ -125,7 +125,9 @@ impl Intake {
     pub(crate) fn sweep(&self) {
         self.live.sweep();
         self.live.dependencies.read_again();
-        self.live.hull().sweep(self.clock.now_us());
+        let now_us = self.clock.now_us();
+        self.live.hull().sweep(now_us);
+        self.live.stale.sweep(now_us, None);
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Identity>> {

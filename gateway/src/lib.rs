@@ -48,6 +48,7 @@ mod running;
 mod saturation;
 mod server;
 mod service;
+mod stale;
 mod standing;
 mod start;
 mod streams;

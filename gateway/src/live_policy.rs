@@ -18,13 +18,14 @@ use http::HeaderName;
 
 use crate::clock::whole_us;
 use crate::dependencies::{Dependencies, Prepared};
-use crate::fallback::FixedAnswer;
+use crate::fallback::{KeptStats, Ladder};
 use crate::field_rules::FieldRules;
 use crate::http_stats::HttpStats;
 use crate::least_rate::LeastRate;
 use crate::outcomes::Outcomes;
 use crate::route::RouteTable;
 use crate::running::{Mark, Tables};
+use crate::stale::{Owners, Store};
 use crate::tenant::TenantTable;
 use crate::upstream::Target;
 use crate::via::Via;
@@ -45,6 +46,9 @@ pub(crate) struct Live {
     retired: Mutex<Vec<Arc<LivePolicy>>>,
     /// Per route and process, so that a new policy does not begin them anew.
     budgets: Mutex<HashMap<Name, KeptBudget>>,
+    /// Of the steps of every fallback, for the same reason.
+    pub(crate) steps: KeptStats,
+    pub(crate) stale: Store,
     pub(crate) running: Tables,
     pub(crate) outcomes: Outcomes,
     pub(crate) via: Via,
@@ -72,6 +76,7 @@ pub(crate) struct LivePolicy {
     pub(crate) table: RouteTable,
     pub(crate) routes: Vec<Arc<LiveRoute>>,
     pub(crate) tenants: TenantTable,
+    pub(crate) owners: Owners,
     /// In the order of the policy, then the shared unknown one.
     pub(crate) compartments: Vec<Arc<TenantCompartment>>,
     pub(crate) tenant_marks: Vec<Mark>,
@@ -81,6 +86,8 @@ pub(crate) struct LivePolicy {
 #[derive(Debug)]
 pub(crate) struct LiveRoute {
     pub(crate) id: Name,
+    /// Its upstream's.
+    pub(crate) upstream: Arc<str>,
     pub(crate) passage: Passage,
     pub(crate) streams: Option<LiveStreams>,
     pub(crate) class: Class,
@@ -102,7 +109,7 @@ pub(crate) struct LiveRoute {
     /// `None`: everything goes as it is.
     pub(crate) fields: Option<Box<FieldRules>>,
     pub(crate) retry: Option<LiveRetry>,
-    pub(crate) fallback: Option<FixedAnswer>,
+    pub(crate) fallback: Ladder,
     pub(crate) route_mark: Mark,
     pub(crate) upstream_mark: Mark,
 }
@@ -153,6 +160,8 @@ impl Live {
             version: AtomicU64::new(0),
             retired: Mutex::default(),
             budgets: Mutex::default(),
+            steps: KeptStats::default(),
+            stale: Store::default(),
             running: Tables::default(),
             outcomes: Outcomes::default(),
             via: Via::random(),
@@ -176,7 +185,7 @@ impl Live {
         self.dependencies.keep(&policy, &prepared);
         let fresh = Arc::new(self.build(generation, digest, policy, &prepared, now_us));
         self.http.keep_only(&fresh.policy);
-        let old = self.current.swap(Some(fresh));
+        let old = self.current.swap(Some(Arc::clone(&fresh)));
         self.version.fetch_add(1, Ordering::AcqRel);
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         retired.extend(old);
@@ -184,6 +193,9 @@ impl Live {
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
         budgets.retain(|_, kept| Arc::strong_count(&kept.budget) > 1);
         drop(budgets);
+        // After the pointer: whoever asks by the new policy finds what belongs to it alone.
+        fresh.owners.keep_only(&self.stale, now_us);
+        drop(fresh);
         self.sweep();
         Ok(())
     }
@@ -207,6 +219,7 @@ impl Live {
         *retired = kept;
         drop(retired);
         drop(unread);
+        self.steps.sweep();
     }
 
     /// Differs whenever the policy in force does.
@@ -234,6 +247,9 @@ impl Live {
             note(route.route_mark, "route", route.id.as_str());
             if let Some(streams) = &route.streams {
                 note(streams.mark, "route", &format!("{}/stream", route.id));
+            }
+            if let Some(other) = route.fallback.other() {
+                note(other.route_mark, "route", &format!("{}/fallback", route.id));
             }
         }
         for upstream in &current.policy.upstreams {
@@ -273,7 +289,13 @@ impl Live {
         now_us: u64,
     ) -> LivePolicy {
         let fittings = self.hull.apply(&policy, now_us);
-        let ways = fittings.passages.into_iter().zip(fittings.streams);
+        let sides = fittings.streams.into_iter().zip(fittings.fallbacks);
+        let ways = fittings.passages.into_iter().zip(sides);
+        let ways = ways.map(|(calls, (streams, fallback))| Ways {
+            calls,
+            streams,
+            fallback,
+        });
         let routes = policy.routes.iter().zip(ways).enumerate();
         let routes = routes
             .map(|(index, (route, ways))| {
@@ -290,21 +312,23 @@ impl Live {
             table: RouteTable::new(&policy.routes),
             routes,
             tenants: TenantTable::new(&policy),
+            owners: Owners::of(&policy),
             compartments: fittings.tenants,
             tenant_marks,
             policy,
         }
     }
 
-    fn route(
+    pub(crate) fn route(
         &self,
         policy: &Policy,
         prepared: &Prepared,
         index: usize,
         route: &Route,
-        (passage, streams): (Passage, Option<Passage>),
+        ways: Ways,
     ) -> LiveRoute {
-        let terms = route.compartment.stream.as_ref().zip(streams);
+        let terms = route.compartment.stream.as_ref().zip(ways.streams);
+        let fallback = self.ladder(policy, prepared, index, route, ways.fallback);
         let http = &policy.gateway.http;
         let plans = policy.plans.iter().enumerate();
         let plan_limits = plans.flat_map(|(plan, terms)| {
@@ -319,7 +343,8 @@ impl Live {
         let name = |name: &String| HeaderName::from_bytes(name.as_bytes()).ok();
         LiveRoute {
             id: route.id.clone(),
-            passage,
+            upstream: upstream_id.into(),
+            passage: ways.calls,
             streams: terms.map(|(terms, way)| LiveStreams::new(terms, way, &route.id)),
             class: route.class,
             tenant_limit: route.compartment.tenant_limit,
@@ -345,7 +370,7 @@ impl Live {
                 idempotency_header: retry.idempotency_header.as_ref().and_then(name),
                 budget: self.budget(&route.id, retry),
             }),
-            fallback: route.fallback.first().map(FixedAnswer::new),
+            fallback,
             route_mark: Mark::of("route", route.id.as_str()),
             upstream_mark: Mark::of("upstream", upstream_id),
         }
@@ -371,6 +396,14 @@ impl Live {
         budgets.insert(route.clone(), kept);
         budget
     }
+}
+
+/// The ways of one route.
+#[derive(Debug)]
+pub(crate) struct Ways {
+    pub(crate) calls: Passage,
+    pub(crate) streams: Option<Passage>,
+    pub(crate) fallback: Option<Passage>,
 }
 
 impl LivePolicy {

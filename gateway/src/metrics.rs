@@ -68,6 +68,7 @@ impl Metrics {
         };
         let mut families = compartments(&all);
         families.extend(outcomes(self.reporter.outcomes()));
+        families.extend(self.reporter.stale().families());
         families.extend(self.process());
         families.extend(self.reporter.http().families());
         families
@@ -102,7 +103,7 @@ impl telemetry::Source for Metrics {
     }
 }
 
-fn outcomes(outcomes: &Outcomes) -> [Family; 3] {
+fn outcomes(outcomes: &Outcomes) -> [Family; 4] {
     let mut ended = Family::new(Instrument::Ended);
     for (reason, count) in outcomes.by_reason() {
         ended.push(
@@ -111,10 +112,20 @@ fn outcomes(outcomes: &Outcomes) -> [Family; 3] {
         );
     }
     let mut fallbacks = Family::new(Instrument::Fallbacks);
-    let fixed = Figure::Whole(outcomes.static_fallbacks());
-    fallbacks.push(vec![(Label::Kind, Text::from("static"))], fixed);
+    for (kind, count) in outcomes.fallbacks() {
+        fallbacks.push(vec![(Label::Kind, Text::from(kind))], Figure::Whole(count));
+    }
+    let mut missed = Family::new(Instrument::FallbackFailures);
+    for (kind, why, count) in outcomes.missed() {
+        let labels = vec![
+            (Label::Kind, Text::from(kind)),
+            (Label::Reason, Text::from(why)),
+        ];
+        missed.push(labels, Figure::Whole(count));
+    }
     let retries = Figure::Whole(outcomes.retries());
-    [ended, fallbacks, Family::of(Instrument::Retries, retries)]
+    let retries = Family::of(Instrument::Retries, retries);
+    [ended, fallbacks, missed, retries]
 }
 
 /// One family after the other, each over all compartments.
@@ -224,7 +235,9 @@ impl Points<'_> {
     /// Twenty-odd lines each: of tenants on routes, and of what nobody used, there are none.
     fn durations(&mut self, level: Level, histogram: &Histogram) {
         let is_shown = match level {
-            Level::Route | Level::Stream | Level::Upstream | Level::Gateway => true,
+            Level::Route | Level::Stream | Level::Fallback | Level::Upstream | Level::Gateway => {
+                true
+            }
             Level::Tenant | Level::TenantRoute => histogram.count() > 0,
         };
         if is_shown {

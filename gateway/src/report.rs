@@ -14,6 +14,7 @@ use crate::clock::{Clock, unix_ms};
 use crate::http_stats::HttpStats;
 use crate::live_policy::Live;
 use crate::outcomes::Outcomes;
+use crate::stale::Store;
 use crate::tell::Tell;
 
 /// Most tenants (and tenants on routes) in one report; those with most requests come first.
@@ -93,8 +94,12 @@ impl Reporter {
 
     fn with_ages(&self, now_us: u64, take: &mut dyn FnMut(Figures)) -> impl FnMut(Figures) {
         let ages = self.live.oldest_ms(now_us);
+        let mut ladders = self.live.ladders(now_us);
         move |mut figures| {
             fill_age(&mut figures, &ages);
+            if figures.level == Level::Route {
+                figures.fallbacks = ladders.remove(&figures.key).unwrap_or_default();
+            }
             take(figures);
         }
     }
@@ -123,6 +128,11 @@ impl Reporter {
     /// What no compartment counts.
     pub(crate) fn outcomes(&self) -> &Outcomes {
         &self.live.outcomes
+    }
+
+    /// What is stored for callers that get no other answer.
+    pub(crate) fn stale(&self) -> &Store {
+        &self.live.stale
     }
 
     /// On the clock that counts.
@@ -170,7 +180,7 @@ fn fill_age(figures: &mut Figures, ages: &HashMap<String, u64>) {
 const fn is_tenant(level: Level) -> bool {
     match level {
         Level::Tenant | Level::TenantRoute => true,
-        Level::Route | Level::Stream | Level::Upstream | Level::Gateway => false,
+        Level::Route | Level::Stream | Level::Fallback | Level::Upstream | Level::Gateway => false,
     }
 }
 

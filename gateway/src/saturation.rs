@@ -116,7 +116,7 @@ impl Watch {
 
 const fn is_watched(level: Level) -> bool {
     match level {
-        Level::Route | Level::Stream | Level::Upstream | Level::Gateway => true,
+        Level::Route | Level::Stream | Level::Fallback | Level::Upstream | Level::Gateway => true,
         Level::Tenant | Level::TenantRoute => false,
     }
 }

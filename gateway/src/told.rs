@@ -34,7 +34,8 @@ pub(crate) struct Detail {
     request_id: RequestId,
     trace_state: Option<Text>,
     compartment: Option<Text>,
-    is_fallback: bool,
+    /// What stood in.
+    fallback: Option<&'static str>,
     calls: Vec<Call>,
     head_us: Option<u64>,
 }
@@ -100,15 +101,15 @@ impl Detail {
             request_id: request_id.clone(),
             trace_state: goes_on.then(|| trace_state(&parts.headers)).flatten(),
             compartment: None,
-            is_fallback: false,
+            fallback: None,
             calls: Vec::new(),
             head_us: None,
         }
     }
 
-    pub(crate) fn stopped(&mut self, key: Option<&Arc<str>>, is_fallback: bool) {
+    pub(crate) fn stopped(&mut self, key: Option<&Arc<str>>, fallback: Option<&'static str>) {
         self.compartment = key.map(|key| Text::Shared(Arc::clone(key)));
-        self.is_fallback = is_fallback;
+        self.fallback = fallback;
     }
 
     pub(crate) fn calls(&mut self, call: Call) {
@@ -181,7 +182,7 @@ impl Detail {
                 .map(Value::from)
                 .or_else(|| status_error(how.status, 500)),
         );
-        all.put(a::FALLBACK, self.is_fallback.then(|| "static".into()));
+        all.put(a::FALLBACK, self.fallback.map(Value::from));
         all.put(a::WAIT, Some(seconds(how.wait_us())));
         all.put(a::HOLD, how.hold_us().map(seconds));
         all.put(
@@ -273,7 +274,7 @@ impl Detail {
             tenant: tenant.map(|tenant| Text::from(tenant.to_owned())),
             compartment: self.compartment(route),
             reason: how.reason.map(Reason::as_str),
-            is_fallback: self.is_fallback,
+            fallback: self.fallback,
             wait_us: how.wait_us(),
             hold_us: how.hold_us(),
             upstream_us: upstream_us.map(|(head, since)| head.saturating_sub(since)),

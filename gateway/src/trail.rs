@@ -116,7 +116,12 @@ impl Trail {
     }
 
     /// It got no upstream's answer: a compartment refused, or something went wrong.
-    pub(crate) fn stopped(&self, reason: Reason, key: Option<&Arc<str>>, fallback: bool) {
+    pub(crate) fn stopped(
+        &self,
+        reason: Reason,
+        key: Option<&Arc<str>>,
+        fallback: Option<&'static str>,
+    ) {
         self.reason.set(Some(reason));
         if let Some(detail) = &self.detail {
             detail.borrow_mut().stopped(key, fallback);

@@ -17,6 +17,7 @@ use crate::attempt::Fault;
 use crate::connection::{Connection, Fate};
 use crate::core::{Core, OnRoute};
 use crate::error::{REQUEST_ID, Refuser, Said, own_answer};
+use crate::fallback::{Kept, Kind};
 use crate::headers::TRACEPARENT;
 use crate::held_body::AnswerBody;
 use crate::ids::{RequestId, trace_id};
@@ -45,6 +46,8 @@ pub(crate) struct Visit {
     pub(crate) who: Who,
     /// It came to an answer. If not, the client left before.
     pub(crate) ended: bool,
+    /// What a step of its route's fallback can still use of it.
+    pub(crate) kept: Option<Box<Kept>>,
     /// What is told of it; goes on with the answer's body. Boxed: a connection carries the room
     /// of a request all its life.
     pub(crate) trail: Option<Box<Trail>>,
@@ -159,6 +162,7 @@ impl Visit {
             grpc: is_grpc(&parts.headers),
             lane: None,
             who: Who::Nobody,
+            kept: None,
             ended: false,
         }
     }
@@ -170,14 +174,29 @@ impl Visit {
         }
     }
 
-    /// The answer to a request that goes no further. Whatever it held is back by now.
-    ///
-    /// `headers` are the request's, of which nothing is needed any more but their room.
-    pub(crate) fn refuse(&self, stop: &Stop, mut headers: HeaderMap) -> Response<AnswerBody> {
-        headers.clear();
+    /// Counts and logs that the request goes no further. Whatever it held is back by now.
+    pub(crate) fn count(&self, stop: &Stop) {
         self.core.outcomes().count(stop.reason);
         self.log(stop);
-        let said = Said {
+    }
+
+    /// The error, where nothing stands in for it. `room` is a map whose room is used again.
+    pub(crate) fn refuse(&self, stop: &Stop, room: HeaderMap) -> Response<AnswerBody> {
+        self.stopped(stop, None);
+        self.finish(own_answer(&self.said(stop), room))
+    }
+
+    /// Remembers why, and what stood in.
+    pub(crate) fn stopped(&self, stop: &Stop, fallback: Option<Kind>) {
+        if let Some(trail) = &self.trail {
+            let key = stop.refusal.as_ref().map(|refusal| &refusal.key);
+            trail.stopped(stop.reason, key, fallback.map(Kind::as_str));
+        }
+    }
+
+    /// What an answer of ours says about it.
+    pub(crate) fn said<'a>(&'a self, stop: &'a Stop) -> Said<'a> {
+        Said {
             reason: stop.reason,
             request_id: &self.request_id,
             refuser: stop.refusal.as_ref().map(|refusal| Refuser {
@@ -192,21 +211,7 @@ impl Visit {
             random: self.core.ids.next(),
             version: self.version,
             grpc: self.grpc,
-        };
-        let lane = self.lane.as_ref().filter(|_| stop.reason.takes_fallback());
-        let fallback = lane.and_then(|lane| lane.0.route.fallback.as_ref());
-        if let Some(trail) = &self.trail {
-            let key = stop.refusal.as_ref().map(|refusal| &refusal.key);
-            trail.stopped(stop.reason, key, fallback.is_some());
         }
-        let answer = match fallback {
-            Some(fixed) => {
-                self.core.outcomes().count_static_fallback();
-                fixed.answer(&said, headers)
-            }
-            None => own_answer(&said, headers),
-        };
-        self.finish(answer)
     }
 
     /// The trace it belongs to: ours while traces go out, else as the caller says.
@@ -249,7 +254,7 @@ impl Visit {
     }
 
     /// HEAD is answered without a body, whatever the answer.
-    fn finish(&self, answer: Response<Bytes>) -> Response<AnswerBody> {
+    pub(crate) fn finish(&self, answer: Response<Bytes>) -> Response<AnswerBody> {
         if let Some(trail) = &self.trail {
             let bytes = if self.is_head { 0 } else { answer.body().len() };
             trail.answered(answer.status(), bytes);

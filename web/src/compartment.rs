@@ -202,6 +202,7 @@ impl CompartmentPage {
             Level::TenantRoute => "one tenant on one route",
             Level::Route => "one route",
             Level::Stream => "the streams of one route, apart from its calls",
+            Level::Fallback => "what one route asks another upstream for, in place of its own",
             Level::Upstream => "one upstream, over all routes that use it",
             Level::Gateway => "the ceiling of each gateway process",
         }

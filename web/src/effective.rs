@@ -3,7 +3,9 @@
 //! Separate because it reads the policy twice: the checked values for what holds, the document for
 //! who said so. It must never leave out a value because nobody set it: hidden defaults bite.
 
-use compartment::policy::{Gateway, HoldUntil, Plan, Policy, Route, Tenant, Unknown, Value};
+use compartment::policy::{
+    Fallback, Gateway, HoldUntil, Plan, Policy, Route, Tenant, Unknown, Value,
+};
 use compartment::{Class, Key};
 
 use crate::effective_words::{bytes, endpoints, fallbacks, limit, not_set, retry, time};
@@ -65,6 +67,7 @@ pub fn effective_values(document: &Value, policy: &Policy, key: &Key) -> Vec<Eff
         Key::Gateway => Some(gateway(document, &policy.gateway)),
         Key::Route(id) => route(document, policy, id.as_str()),
         Key::Stream(id) => streams(document, policy, id.as_str()),
+        Key::Fallback(id) => fallback(document, policy, id.as_str()),
         Key::Upstream(id) => upstream(document, policy, id.as_str()),
         Key::Tenant(id) => tenant(document, policy, id.as_str()),
         Key::TenantRoute(r, who) => tenant_route(policy, r.as_str(), who.as_str()),
@@ -184,7 +187,7 @@ fn route(document: &Value, policy: &Policy, id: &str) -> Option<Vec<Effective>> 
             .as_ref()
             .map_or_else(|| "one attempt".to_owned(), retry),
     );
-    values.add("fallback", fallbacks(&route.fallback));
+    values.add("fallback", fallbacks(policy, &route.fallback));
     if let Some(stream) = own.stream {
         values.table = table.and_then(|table| table.get("compartment"));
         values.add(
@@ -228,6 +231,37 @@ fn streams(document: &Value, policy: &Policy, id: &str) -> Option<Vec<Effective>
     };
     values.add("grpc", counted);
     Some(values.list)
+}
+
+/// The step of its route's fallback that asks another dependency.
+fn fallback(document: &Value, policy: &Policy, id: &str) -> Option<Vec<Effective>> {
+    let index = policy.routes.iter().position(|r| r.id.as_str() == id)?;
+    let steps = &policy.routes.get(index)?.fallback;
+    let (at, upstream, own, timeout) =
+        steps.iter().enumerate().find_map(|(at, step)| match step {
+            Fallback::Upstream {
+                upstream,
+                limit,
+                timeout,
+            } => Some((at, *upstream, *limit, *timeout)),
+            Fallback::Stale { .. } | Fallback::Static { .. } => None,
+        })?;
+    let table = document
+        .get("routes")
+        .and_then(|routes| item(routes, index))
+        .and_then(|route| item(route.get("fallback")?, at));
+    let mut values = Values::of(table, Origin::Route(id.to_owned()));
+    values.add("limit", limit(own));
+    values.add("upstream", &policy.upstreams.get(upstream)?.id);
+    values.add("timeout", time(timeout));
+    Some(values.list)
+}
+
+fn item(list: &Value, at: usize) -> Option<&Value> {
+    let Value::Array(items) = list else {
+        return None;
+    };
+    items.get(at)
 }
 
 fn route_times<'a>(

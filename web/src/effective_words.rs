@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use compartment::Limit;
-use compartment::policy::{Fallback, Retry, Upstream};
+use compartment::policy::{Fallback, Policy, Retry, Upstream};
 
 use crate::text;
 
@@ -52,10 +52,20 @@ pub(crate) fn retry(retry: &Retry) -> String {
     )
 }
 
-pub(crate) fn fallbacks(steps: &[Fallback]) -> String {
+pub(crate) fn fallbacks(policy: &Policy, steps: &[Fallback]) -> String {
     let words: Vec<String> = steps
         .iter()
         .map(|step| match step {
+            Fallback::Stale { age_max } => {
+                format!("a stored answer, at most {} old", time(*age_max))
+            }
+            Fallback::Upstream {
+                upstream, limit, ..
+            } => {
+                let upstream = policy.upstreams.get(*upstream);
+                let id = upstream.map_or("?", |upstream| upstream.id.as_str());
+                format!("upstream {id} with {} slots", self::limit(*limit))
+            }
             Fallback::Static { status, .. } => format!("a fixed answer, status {status}"),
         })
         .collect();

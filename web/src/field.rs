@@ -36,7 +36,7 @@ pub const fn fields_of(level: Level) -> &'static [&'static str] {
         ],
         Level::Stream => &["limit", "idle", "max_age"],
         Level::Gateway => &["limit", "spare"],
-        Level::Upstream | Level::Tenant | Level::TenantRoute => &["limit"],
+        Level::Fallback | Level::Upstream | Level::Tenant | Level::TenantRoute => &["limit"],
     }
 }
 
@@ -220,6 +220,7 @@ mod tests {
         for level in [
             Level::Route,
             Level::Stream,
+            Level::Fallback,
             Level::Gateway,
             Level::Upstream,
             Level::Tenant,

@@ -59,9 +59,10 @@ impl Filter {
     }
 
     /// The levels that can be asked for.
-    pub const LEVELS: [Level; 6] = [
+    pub const LEVELS: [Level; 7] = [
         Level::Route,
         Level::Stream,
+        Level::Fallback,
         Level::Upstream,
         Level::Tenant,
         Level::TenantRoute,

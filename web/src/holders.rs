@@ -70,6 +70,7 @@ impl Holders {
             Ok(Key::TenantRoute(_, tenant)) if kind == "tenant" => tenant.to_string(),
             Ok(Key::TenantRoute(route, _) | Key::Route(route)) => route.to_string(),
             Ok(Key::Stream(route)) => format!("{route}, streams"),
+            Ok(Key::Fallback(route)) => format!("{route}, fallback"),
             Ok(Key::Gateway | Key::Upstream(_) | Key::Tenant(_)) => key.to_owned(),
             // `route/ID/tenant/_idle`: tenants that left, folded together.
             Err(_) => match key.rsplit_once('/') {

@@ -37,6 +37,10 @@ pub fn not_isolated(policy: &Policy, key: &Key) -> Vec<NotIsolated> {
             Some(route) => of_streams(policy, route),
             None => Vec::new(),
         },
+        Key::Fallback(id) => match policy.routes.iter().find(|route| &route.id == id) {
+            Some(route) => of_fallback(policy, route),
+            None => Vec::new(),
+        },
         Key::Upstream(id) => match policy.upstreams.iter().position(|up| &up.id == id) {
             Some(at) => of_upstream(policy, at),
             None => Vec::new(),
@@ -108,12 +112,33 @@ fn of_streams(policy: &Policy, route: &Route) -> Vec<NotIsolated> {
     shared
 }
 
+fn of_fallback(policy: &Policy, route: &Route) -> Vec<NotIsolated> {
+    let spare = text::count(policy.gateway.spare);
+    let mut shared = vec![plain(&format!(
+        "It guarantees nothing: every call borrows one of {spare} spare slots that all routes \
+         share."
+    ))];
+    let asked = route.fallback_upstream();
+    if let Some((at, upstream)) = asked.and_then(|at| Some((at, policy.upstreams.get(at)?))) {
+        let sentence = format!("The upstream {} is shared with", upstream.id);
+        let others = named(&sentence, users(policy, at));
+        shared.extend((!others.with.is_empty()).then_some(others));
+    }
+    shared
+}
+
+/// Whose requests an upstream serves as a matter of course.
+fn users(policy: &Policy, upstream: usize) -> impl Iterator<Item = Key> {
+    let routes = policy.routes.iter();
+    let own = routes.filter(move |route| route.upstream == upstream);
+    own.map(|route| Key::Route(route.id.clone()))
+}
+
 fn of_upstream(policy: &Policy, at: usize) -> Vec<NotIsolated> {
-    let routes = policy
-        .routes
-        .iter()
-        .filter(|route| route.upstream == at)
-        .map(|route| Key::Route(route.id.clone()));
+    let standing_in = policy.routes.iter();
+    let standing_in = standing_in.filter(|route| route.fallback_upstream() == Some(at));
+    let standing_in = standing_in.map(|route| Key::Fallback(route.id.clone()));
+    let routes = users(policy, at).chain(standing_in);
     let mut shared = vec![named("Its slots are shared by", routes)];
     shared.extend(same_hosts(policy, at));
     shared.retain(|one| !one.with.is_empty());

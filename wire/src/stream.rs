@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use compartment::{Figures, Histogram, HistogramError, LIMIT_MAX, Level, Limit, Mode, Rejection};
+use compartment::{
+    Figures, Histogram, HistogramError, LIMIT_MAX, Level, Limit, Mode, Rejection, StepFigures,
+};
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 
 use crate::Secret;
@@ -25,6 +27,12 @@ pub mod proto {
 pub const MESSAGE_BYTES_MAX: usize = 40 << 20;
 /// Most compartments in one report.
 pub const REPORT_COMPARTMENTS_MAX: usize = 250_000;
+/// Most steps of one fallback.
+pub const FALLBACK_STEPS_MAX: usize = 8;
+/// Most reasons why one step did not answer.
+pub const FAILURES_MAX: usize = 32;
+/// The longest of those reasons.
+pub const FAILURE_BYTES_MAX: usize = 64;
 /// Longest key of a compartment: two names of 128 bytes and the words around them.
 pub const KEY_BYTES_MAX: usize = 320;
 /// Most faults in one refusal; the checker stops there too.
@@ -119,6 +127,7 @@ impl From<&Figures> for proto::Compartment {
             hold: figures.hold.to_bytes(),
             wait: figures.wait.to_bytes(),
             nominal: figures.nominal,
+            fallbacks: figures.fallbacks.iter().map(step_message).collect(),
         }
     }
 }
@@ -186,6 +195,7 @@ impl TryFrom<proto::Compartment> for Figures {
             busy_us: message.busy_us,
             saturated_us: message.saturated_us,
             in_flight_us: message.in_flight_us,
+            fallbacks: steps_of(message.fallbacks),
             hold,
             wait,
             ..Self::new(key, level, limit)
@@ -254,11 +264,59 @@ fn is_key(key: &str) -> bool {
 }
 
 fn level_of(name: &str) -> Option<Level> {
-    use Level::{Gateway, Route, Stream, Tenant, TenantRoute, Upstream};
+    use Level::{Fallback, Gateway, Route, Stream, Tenant, TenantRoute, Upstream};
 
-    [Tenant, TenantRoute, Route, Stream, Upstream, Gateway]
-        .into_iter()
-        .find(|l| l.as_str() == name)
+    [
+        Tenant,
+        TenantRoute,
+        Route,
+        Stream,
+        Fallback,
+        Upstream,
+        Gateway,
+    ]
+    .into_iter()
+    .find(|l| l.as_str() == name)
+}
+
+fn step_message(step: &StepFigures) -> proto::FallbackStep {
+    let failures = step.failures.iter();
+    proto::FallbackStep {
+        kind: step.kind.clone(),
+        answers: step.answers,
+        failures: failures.map(|(why, count)| (why.clone(), *count)).collect(),
+        last_answer_ms: step.last_answer_ms,
+        took_us: step.took_us,
+        slowest_us: step.slowest_us,
+    }
+}
+
+/// Bounded in number and length: a peer's text is kept in memory and shown.
+fn steps_of(messages: Vec<proto::FallbackStep>) -> Vec<StepFigures> {
+    let known = |message: &proto::FallbackStep| {
+        let kinds = ["stale", "upstream", "static"];
+        kinds.contains(&message.kind.as_str())
+    };
+    let messages = messages.into_iter().filter(known).take(FALLBACK_STEPS_MAX);
+    let steps = messages.map(|message| {
+        let is_word = |why: &str| {
+            let letters = why.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            letters && (1..=FAILURE_BYTES_MAX).contains(&why.len())
+        };
+        let failures = message.failures.into_iter();
+        let failures = failures.filter(|(why, _)| is_word(why)).take(FAILURES_MAX);
+        let failures: BTreeMap<String, u64> = failures.collect();
+        StepFigures {
+            kind: message.kind,
+            answers: message.answers,
+            failed: failures.values().fold(0, |sum, n| sum.saturating_add(*n)),
+            failures,
+            last_answer_ms: message.last_answer_ms,
+            took_us: message.took_us,
+            slowest_us: message.slowest_us,
+        }
+    });
+    steps.collect()
 }
 
 /// A reason that this build does not know (a newer gateway's) is left out, not an error.
@@ -306,6 +364,15 @@ mod tests {
             busy_us: 2_000,
             saturated_us: 3_000,
             in_flight_us: 9_000,
+            fallbacks: vec![StepFigures {
+                kind: "upstream".to_owned(),
+                answers: 4,
+                failed: 3,
+                failures: BTreeMap::from([("full".to_owned(), 2), ("timeout".to_owned(), 1)]),
+                last_answer_ms: Some(12),
+                took_us: 70,
+                slowest_us: 30,
+            }],
             hold: durations(&[70, 1_000_000]),
             wait: durations(&[5]),
         }
@@ -365,6 +432,29 @@ mod tests {
                 }
             ));
         }
+    }
+
+    #[test]
+    fn steps_of_a_lying_peer_are_bounded() {
+        let mut message = proto::Compartment::from(&figures());
+        let step = proto::FallbackStep {
+            kind: "static".to_owned(),
+            failures: (0..100).map(|n| (format!("why_{n}"), u64::MAX)).collect(),
+            ..proto::FallbackStep::default()
+        };
+        let mut odd = step.clone();
+        odd.kind = "<b>".to_owned();
+        let mut words = step.clone();
+        words.failures = [("<b>".to_owned(), 1), ("full".to_owned(), 2)].into();
+        message.fallbacks = vec![odd, words, step.clone()];
+        message.fallbacks.extend(vec![step; 100]);
+        let taken = Figures::try_from(message).unwrap().fallbacks;
+        assert_eq!(taken.len(), FALLBACK_STEPS_MAX);
+        assert_eq!((taken[0].failed, taken[0].failures.len()), (2, 1));
+        assert_eq!(
+            (taken[1].failed, taken[1].failures.len()),
+            (u64::MAX, FAILURES_MAX)
+        );
     }
 
     #[test]

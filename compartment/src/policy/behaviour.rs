@@ -1,24 +1,18 @@
-//! `[routes.timeout]`, `[routes.retry]` and `[[routes.fallback]]`.
+//! `[routes.timeout]` and `[routes.retry]`.
 //!
-//! Separate because they say what happens around a permit, not how many there are. A step that
-//! can never be reached must never be accepted.
+//! Separate because they say what happens around a permit, not how many there are. It must never
+//! accept a value that has no effect.
 
 use std::time::Duration;
 
-use super::cursor::{Keys, NOT_ENFORCED, Node, Place, Table};
+use super::cursor::{Keys, Node, Table};
 use super::fault::Faults;
-use super::scalar::{duration, fraction, text, whole, word};
-use super::text::{header_name, media_type};
-use super::types::{Fallback, Retry, RetryOn, Timeouts};
+use super::scalar::{duration, fraction, whole, word};
+use super::text::header_name;
+use super::types::{Retry, RetryOn, Timeouts};
 
 /// The most attempts in all.
 pub const ATTEMPTS_MAX: u32 = 10;
-
-/// The most steps of a fallback.
-const STEPS_MAX: usize = 8;
-
-/// The largest body of a static answer.
-const STATIC_BODY_BYTES_MAX: usize = 64 * 1024;
 
 const TIMEOUT_KEYS: Keys = Keys {
     known: &["attempt", "total", "body_idle", "deadline_header"],
@@ -26,10 +20,6 @@ const TIMEOUT_KEYS: Keys = Keys {
 };
 const RETRY_KEYS: Keys = Keys {
     known: &["attempts", "budget", "window", "on", "idempotency_header"],
-    unenforced: &[],
-};
-const STATIC_KEYS: Keys = Keys {
-    known: &["kind", "status", "content_type", "body"],
     unenforced: &[],
 };
 
@@ -121,68 +111,4 @@ fn retry_on(node: Node<'_>, faults: &mut Faults) -> Option<RetryOn> {
         );
     }
     Some(on)
-}
-
-/// `[[routes.fallback]]`.
-pub(super) fn fallbacks(node: Node<'_>, faults: &mut Faults) -> Option<Vec<Fallback>> {
-    let steps = node.each(STEPS_MAX, faults, fallback)?;
-    if steps.len() > 1 {
-        let place = Place::Index(&node.place, 1);
-        return faults.add(
-            &place,
-            String::new(),
-            "is never reached: a static step always answers",
-        );
-    }
-    Some(steps)
-}
-
-fn fallback(node: Node<'_>, faults: &mut Faults) -> Option<Fallback> {
-    // The kind decides which keys there are, so it is read before they are compared.
-    let place = Place::Key(&node.place, "kind");
-    let kind = node.value.get("kind").map(|value| Node { value, place });
-    if let Some(kind) = kind {
-        match text(kind, faults)? {
-            "static" => {}
-            "stale" | "upstream" => {
-                return faults.broken(kind, format!("{NOT_ENFORCED}; \"static\" is"));
-            }
-            _ => return faults.broken(kind, "must be \"static\""),
-        }
-    }
-    let table = Table::open(node, STATIC_KEYS, faults)?;
-    if kind.is_none() {
-        return table.missing("kind", "is required", faults);
-    }
-    let status = table.or("status", 200, faults, status);
-    let body = table.or("body", String::new(), faults, body);
-    let content_type = table.or(
-        "content_type",
-        "text/plain; charset=utf-8".to_owned(),
-        faults,
-        media_type,
-    );
-    let (status, body) = (status?, body?);
-    if matches!(status, 204 | 205 | 304) && !body.is_empty() {
-        let node = table.get("body")?;
-        return faults.broken(node, format!("must be empty: status {status} has no body"));
-    }
-    Some(Fallback::Static {
-        status,
-        content_type: content_type?,
-        body,
-    })
-}
-
-fn status(node: Node<'_>, faults: &mut Faults) -> Option<u16> {
-    whole(node, 200, 599, faults).and_then(|status| u16::try_from(status).ok())
-}
-
-fn body(node: Node<'_>, faults: &mut Faults) -> Option<String> {
-    let body = text(node, faults)?;
-    if body.len() > STATIC_BODY_BYTES_MAX {
-        let rule = format!("must have at most {STATIC_BODY_BYTES_MAX} bytes");
-        return faults.broken(node, rule);
-    }
-    Some(body.to_owned())
 }

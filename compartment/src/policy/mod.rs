@@ -6,6 +6,7 @@
 
 mod behaviour;
 mod cursor;
+mod fallback;
 mod fault;
 mod fields;
 mod gateway;
@@ -26,6 +27,7 @@ mod value;
 mod value_serde;
 
 pub use behaviour::ATTEMPTS_MAX;
+pub use fallback::Fallback;
 pub use fault::{FAULTS_MAX, Fault};
 pub use nearest::nearest;
 pub use path::{Path, Step};

@@ -3,8 +3,9 @@
 //! Separate from the compartment's own keys. Rules between routes are checked elsewhere; this must
 //! never look at another route.
 
-use super::behaviour::{fallbacks, retry, timeouts, timeouts_default};
+use super::behaviour::{retry, timeouts, timeouts_default};
 use super::cursor::{Keys, Node, Table};
+use super::fallback::{Around, fallbacks};
 use super::fault::Faults;
 use super::fields::headers;
 use super::gateway::body_bytes;
@@ -65,7 +66,15 @@ pub(super) fn route(node: Node<'_>, upstreams: &Names<'_>, faults: &mut Faults) 
     let compartment = compartment(&table, faults);
     let timeout = table.or("timeout", timeouts_default(), faults, timeouts);
     let retry = table.optional("retry", faults, retry);
-    let fallback = table.or("fallback", Vec::new(), faults, fallbacks);
+    let around = Around {
+        upstreams,
+        upstream,
+        methods: methods.as_ref().and_then(Option::as_deref),
+        timeout: timeout.as_ref(),
+    };
+    let fallback = table.or("fallback", Vec::new(), faults, |node, faults| {
+        fallbacks(node, around, faults)
+    });
     Some(Route {
         id: id?,
         host: host?,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::fallback::Fallback;
 use crate::{Class, Limit, Mode, Name};
 
 /// Everything a gateway must know.
@@ -380,18 +381,4 @@ pub struct RetryOn {
     pub status_504: bool,
     /// Our own attempt timeout.
     pub timeout: bool,
-}
-
-/// One step of the ladder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fallback {
-    /// A fixed answer.
-    Static {
-        /// Status 200 to 599.
-        status: u16,
-        /// Media type.
-        content_type: String,
-        /// The body.
-        body: String,
-    },
 }

@@ -300,7 +300,7 @@ fn counted_figures(
     times: Times,
 ) -> Figures {
     let reserved = picture.reserved();
-    let borrows = matches!(level, Level::Route | Level::Stream);
+    let borrows = matches!(level, Level::Route | Level::Stream | Level::Fallback);
     let borrowed = if borrows {
         counts.in_flight.saturating_sub(reserved)
     } else {

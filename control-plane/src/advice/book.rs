@@ -87,7 +87,10 @@ pub(crate) fn keys(policy: &Policy) -> impl Iterator<Item = Key> {
     let routes = policy.routes.iter().flat_map(|route| {
         let stream = route.compartment.stream.is_some();
         let stream = stream.then(|| Key::Stream(route.id.clone()));
-        [Key::Route(route.id.clone())].into_iter().chain(stream)
+        let fallback = route.fallback_limit();
+        let fallback = fallback.map(|_| Key::Fallback(route.id.clone()));
+        let sides = stream.into_iter().chain(fallback);
+        [Key::Route(route.id.clone())].into_iter().chain(sides)
     });
     [Key::Gateway].into_iter().chain(upstreams).chain(routes)
 }

@@ -51,6 +51,10 @@ fn subject(policy: &Policy, key: &Key) -> Option<Subject> {
             let route = route(id)?;
             (route.compartment.stream?.limit, route.class)
         }
+        Key::Fallback(id) => {
+            let route = route(id)?;
+            (route.fallback_limit()?, route.class)
+        }
         Key::Upstream(id) => {
             let at = policy.upstreams.iter().position(|one| one.id == *id)?;
             let routes = policy.routes.iter().filter(|route| route.upstream == at);

@@ -178,6 +178,10 @@ fn configured(policy: &Policy) -> impl Iterator<Item = Configured> {
         let stream = route.compartment.stream?;
         Some(plain(Key::Stream(route.id.clone()), stream.limit, 0))
     });
+    let fallbacks = policy.routes.iter().filter_map(move |route| {
+        let limit = route.fallback_limit()?;
+        Some(plain(Key::Fallback(route.id.clone()), limit, 0))
+    });
     let upstreams = policy
         .upstreams
         .iter()
@@ -189,6 +193,7 @@ fn configured(policy: &Policy) -> impl Iterator<Item = Configured> {
     std::iter::once(plain(Key::Gateway, capacity, 0))
         .chain(routes)
         .chain(streams)
+        .chain(fallbacks)
         .chain(upstreams)
         .chain(tenants)
 }

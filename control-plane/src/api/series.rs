@@ -267,6 +267,10 @@ pub(crate) fn limit_in(
             let route = policy.routes.iter().find(|route| route.id == id)?;
             route.compartment.stream.map(|stream| stream.limit)
         }
+        Key::Fallback(id) => {
+            let route = policy.routes.iter().find(|route| route.id == id)?;
+            route.fallback_limit()
+        }
         Key::Upstream(id) => {
             let upstream = policy.upstreams.iter().find(|upstream| upstream.id == id);
             upstream.map(|upstream| upstream.limit)

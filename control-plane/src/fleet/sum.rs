@@ -36,6 +36,7 @@ pub(super) fn add(total: &mut Figures, more: &Figures) {
     ] {
         *sum = sum.saturating_add(more);
     }
+    compartment::StepFigures::add_all(&mut total.fallbacks, &more.fallbacks);
     total.hold.merge(&more.hold);
     total.wait.merge(&more.wait);
     add_reasons(&mut total.rejected, &more.rejected);

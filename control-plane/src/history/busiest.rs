@@ -45,9 +45,12 @@ impl Busiest {
         }
         let places = match reading.level {
             Level::TenantRoute => &mut self.on_routes,
-            Level::Tenant | Level::Route | Level::Stream | Level::Upstream | Level::Gateway => {
-                &mut self.tenants
-            }
+            Level::Tenant
+            | Level::Route
+            | Level::Stream
+            | Level::Fallback
+            | Level::Upstream
+            | Level::Gateway => &mut self.tenants,
         };
         if *places < most {
             *places += 1;
@@ -77,9 +80,12 @@ impl Busiest {
             self.chosen.extend(own.into_iter().map(|(_, key)| key));
             match level {
                 Level::TenantRoute => self.on_routes = count,
-                Level::Tenant | Level::Route | Level::Stream | Level::Upstream | Level::Gateway => {
-                    self.tenants = count
-                }
+                Level::Tenant
+                | Level::Route
+                | Level::Stream
+                | Level::Fallback
+                | Level::Upstream
+                | Level::Gateway => self.tenants = count,
             }
         }
     }

@@ -176,6 +176,9 @@ fn limits_in(policy: &Policy) -> Limits {
         if let Some(stream) = route.compartment.stream {
             put(Key::Stream(route.id.clone()), stream.limit);
         }
+        if let Some(limit) = route.fallback_limit() {
+            put(Key::Fallback(route.id.clone()), limit);
+        }
     }
     for upstream in &policy.upstreams {
         put(Key::Upstream(upstream.id.clone()), upstream.limit);

@@ -62,6 +62,17 @@ pub(crate) fn place(document: &Value, key: &str, field: &str) -> Option<Path> {
     Places::of(document, key).ok()?.of_field(field)
 }
 
+/// The step of a fallback that asks another dependency.
+fn upstream_step(document: &Value, steps: &Path) -> Option<usize> {
+    let Some(Value::Array(steps)) = document.at(steps) else {
+        return None;
+    };
+    let kind = Value::String("upstream".to_owned());
+    steps
+        .iter()
+        .position(|step| step.get("kind") == Some(&kind))
+}
+
 /// The places of one compartment's fields.
 enum Places {
     /// `routes[i].compartment`, any field.
@@ -98,6 +109,12 @@ impl Places {
                 has_slots
                     .then_some(Self::Stream(stream))
                     .ok_or_else(unknown)
+            }
+            Key::Fallback(id) => {
+                let index = route_index(document, id.as_str()).ok_or_else(unknown)?;
+                let steps = root.key("routes").index(index).key("fallback");
+                let step = upstream_step(document, &steps).ok_or_else(unknown)?;
+                Ok(Self::Limit(steps.index(step).key("limit")))
             }
             Key::Upstream(id) => named("upstreams", id.as_str())
                 .map(|p| Self::Limit(p.key("limit")))

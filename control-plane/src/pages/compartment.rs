@@ -197,9 +197,12 @@ fn is_named(policy: &Policy, key: &Key) -> bool {
             let route = policy.routes.iter().any(|one| one.id == *route);
             route && limit_of(policy, &Key::Tenant(tenant.clone())).is_some()
         }
-        Key::Gateway | Key::Route(_) | Key::Stream(_) | Key::Upstream(_) | Key::Tenant(_) => {
-            limit_of(policy, key).is_some()
-        }
+        Key::Gateway
+        | Key::Route(_)
+        | Key::Stream(_)
+        | Key::Fallback(_)
+        | Key::Upstream(_)
+        | Key::Tenant(_) => limit_of(policy, key).is_some(),
     }
 }
 
@@ -215,6 +218,10 @@ fn limit_of(policy: &Policy, key: &Key) -> Option<Limit> {
         Key::Stream(id) => {
             let route = policy.routes.iter().find(|one| one.id == *id);
             route?.compartment.stream.map(|stream| stream.limit)
+        }
+        Key::Fallback(id) => {
+            let route = policy.routes.iter().find(|one| one.id == *id);
+            route?.fallback_limit()
         }
         Key::Upstream(id) => policy
             .upstreams
@@ -235,7 +242,7 @@ fn limit_of(policy: &Policy, key: &Key) -> Option<Limit> {
 }
 
 fn owner(policy: &Policy, key: &Key) -> Option<String> {
-    let (Key::Route(id) | Key::Stream(id)) = key else {
+    let (Key::Route(id) | Key::Stream(id) | Key::Fallback(id)) = key else {
         return None;
     };
     policy

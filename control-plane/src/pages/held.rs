@@ -56,14 +56,14 @@ pub(super) fn holders(snapshot: &Snapshot, policy: &Policy, key: &Key) -> Holder
             Holders::new("route", own)
         }
         Key::Gateway => Holders::new("route", routes(snapshot)),
-        Key::Stream(_) | Key::TenantRoute(..) => Holders::default(),
+        Key::Stream(_) | Key::Fallback(_) | Key::TenantRoute(..) => Holders::default(),
     }
 }
 
 /// What is out of the spare, on the pages of those that borrow from it.
 pub(super) fn spare(snapshot: &Snapshot, policy: &Policy, key: &Key) -> Option<SpareUse> {
     match key {
-        Key::Route(_) | Key::Stream(_) | Key::Gateway => {
+        Key::Route(_) | Key::Stream(_) | Key::Fallback(_) | Key::Gateway => {
             let gateways = u64::try_from(snapshot.counted_gateways()).unwrap_or(u64::MAX);
             let slots = u64::from(policy.gateway.spare).saturating_mul(gateways);
             (gateways > 0).then(|| SpareUse::of(slots, &routes(snapshot)))
@@ -73,7 +73,12 @@ pub(super) fn spare(snapshot: &Snapshot, policy: &Policy, key: &Key) -> Option<S
 }
 
 fn routes(snapshot: &Snapshot) -> Vec<Reading> {
-    snapshot.readings_where(|figures| matches!(figures.level, Level::Route | Level::Stream))
+    snapshot.readings_where(|figures| {
+        matches!(
+            figures.level,
+            Level::Route | Level::Stream | Level::Fallback
+        )
+    })
 }
 
 /// What the route's own rules leave to one more request at this moment.

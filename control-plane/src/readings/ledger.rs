@@ -242,7 +242,7 @@ pub(super) fn millis(us: u64) -> i64 {
 pub(crate) const fn is_tenant(level: Level) -> bool {
     match level {
         Level::Tenant | Level::TenantRoute => true,
-        Level::Route | Level::Stream | Level::Upstream | Level::Gateway => false,
+        Level::Route | Level::Stream | Level::Fallback | Level::Upstream | Level::Gateway => false,
     }
 }
 

@@ -26,7 +26,7 @@ use self::gate::Gate;
 use self::head_watch::HeadWatch;
 pub(crate) use self::link::{Lease, Link};
 pub(crate) use self::links::{Stream, Way};
-pub(crate) use self::pool::{EndpointPool, IDLE_PER_CORE_MAX, Pools};
+pub(crate) use self::pool::{EndpointPool, IDLE_PER_CORE_MAX, Pools, Purpose};
 pub(crate) use self::secure::{NoTls, Secure, server_name};
 pub(crate) use self::socket::Socket;
 pub(crate) use self::source::{Cut, Source};

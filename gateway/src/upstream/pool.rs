@@ -27,8 +27,16 @@ const IDLE_US_MAX: u64 = 4_000_000;
 /// A connection is not used again after this time, so that a moved name is followed.
 const AGE_US_MAX: u64 = 600_000_000;
 
-/// Whose connections: a route's, of its streams or not, to one endpoint.
-type Owner = (Name, bool, Endpoint);
+/// What a route's connections are for. No two of these share one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Purpose {
+    Calls,
+    Streams,
+    Fallback,
+}
+
+/// Whose connections: a route's, for one purpose, to one endpoint.
+type Owner = (Name, Purpose, Endpoint);
 
 /// All idle connections of one core.
 #[derive(Debug, Default)]
@@ -38,9 +46,13 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    /// The pool of `route`, or of its streams, for `endpoint`: the same one as long as anybody
-    /// has it.
-    pub(crate) fn of(&self, route: &Name, streams: bool, target: &Arc<Target>) -> Rc<EndpointPool> {
+    /// The pool of `route` for this purpose and endpoint: the same one as long as anybody has it.
+    pub(crate) fn of(
+        &self,
+        route: &Name,
+        purpose: Purpose,
+        target: &Arc<Target>,
+    ) -> Rc<EndpointPool> {
         let fresh = || {
             Rc::new(EndpointPool {
                 target: Arc::clone(target),
@@ -49,7 +61,7 @@ impl Pools {
                 idle_of_core: Rc::clone(&self.idle),
             })
         };
-        let owner = (route.clone(), streams, target.endpoint.clone());
+        let owner = (route.clone(), purpose, target.endpoint.clone());
         let mut by_owner = self.by_owner.borrow_mut();
         let pool = by_owner.entry(owner).or_insert_with(fresh);
         // Spoken to in another way from now on: what is open ends with those who use it.

@@ -19,6 +19,7 @@ mod dialling;
 mod drain;
 mod h2;
 mod http2_upstream;
+mod ladder;
 mod least_rate;
 mod queue;
 mod retries;
@@ -90,11 +91,13 @@ fn bench_paced(
         "schema = 1\n[gateway.http]\nmax_body = \"1MiB\"\n{http}\n\
          [upstreams.h2]\n{h2}\n\
          [upstreams.stub]\nendpoints = [\"http://{}\"]\n\
+         [upstreams.other]\nendpoints = [\"http://{}\"]\n\
          [upstreams.dead]\nendpoints = [\"http://{}\"]\nconnect_timeout = \"1s\"\n\
          [upstreams.silent]\nendpoints = [\"http://{}\"]\nconnect_timeout = \"300ms\"\n\
          [upstreams.nameless]\nendpoints = [\"http://nowhere.invalid:9\"]\n\
          connect_timeout = \"500ms\"\n\
          [upstreams.half]\nendpoints = [\"http://{}\", \"http://{}\"]\n",
+        stub.at,
         stub.at,
         stub.dead(),
         stub.silent(),

@@ -185,6 +185,30 @@ pub struct Compartment {
     /// Refusals by the ceiling of what every partition had let through.
     #[prost(uint64, tag = "27")]
     pub nominal: u64,
+    /// Of a route: the steps of its fallback, in the order of the policy.
+    #[prost(message, repeated, tag = "35")]
+    pub fallbacks: ::prost::alloc::vec::Vec<FallbackStep>,
+}
+/// One step of a route's fallback, since the boot.
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FallbackStep {
+    /// stale, upstream or static
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub answers: u64,
+    /// Reason -> count of how often it could not, so that the next step was asked.
+    #[prost(map = "string, uint64", tag = "3")]
+    pub failures: ::std::collections::HashMap<::prost::alloc::string::String, u64>,
+    /// How long ago it last answered; absent: never.
+    #[prost(uint64, optional, tag = "4")]
+    pub last_answer_ms: ::core::option::Option<u64>,
+    /// To the heads of its answers, summed, and the longest.
+    #[prost(uint64, tag = "5")]
+    pub took_us: u64,
+    #[prost(uint64, tag = "6")]
+    pub slowest_us: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

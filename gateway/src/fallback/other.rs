@@ -1,0 +1,155 @@
+//! The step that asks another dependency.
+//!
+//! Separate because here a request that was let go of takes slots again: those of
+//! `route/ID/fallback`, of the other upstream and of the ceiling, all or none, and by the same
+//! attempt as any other. It must never send twice what its own upstream may have acted on.
+
+use compartment::{Caller, Entry, enter};
+
+use super::stats::StepStats;
+use super::{Given, Kept, Miss};
+use crate::admission;
+use crate::answer::{self, Exchange};
+use crate::attempt::{Attempts, Fault, Reply};
+use crate::core::OnRoute;
+use crate::held_body::{Bounds, Slots};
+use crate::retry;
+use crate::running::{Mark, Marks};
+use crate::timer::Timer;
+use crate::visit::{Stop, Visit};
+
+/// A step under way. Dropped with the future that it runs in, its client has left.
+#[derive(Debug)]
+pub(super) struct Ask<'a> {
+    stats: &'a StepStats,
+    is_over: bool,
+}
+
+impl<'a> Ask<'a> {
+    pub(super) const fn new(stats: &'a StepStats) -> Self {
+        Self {
+            stats,
+            is_over: false,
+        }
+    }
+
+    pub(super) const fn is_over(&mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for Ask<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.stats.missed(Miss::Client);
+        }
+    }
+}
+
+/// One attempt at the other upstream of this route.
+pub(super) async fn ask(
+    visit: &mut Visit,
+    lane: &OnRoute,
+    kept: Option<&Kept>,
+    _under_way: &mut Ask<'_>,
+) -> Given {
+    let (Some(kept), Some(other)) = (kept, lane.for_fallback()) else {
+        return Given::Missed(Miss::NotRepeatable);
+    };
+    let core = std::rc::Rc::clone(&visit.core);
+    let now_us = core.now.read_us();
+    if kept.until_us <= now_us {
+        return Given::Missed(Miss::NoTime);
+    }
+    let Some(pump) = kept.body() else {
+        return Given::Missed(Miss::NotRepeatable);
+    };
+    let Some(slots) = admit(visit, &other) else {
+        return Given::Missed(Miss::Full);
+    };
+    if let Some(trail) = &visit.trail {
+        trail.goes(&other, visit.who);
+    }
+    let route = &other.0.route;
+    let bounds = Bounds {
+        total_at_us: kept.until_us,
+        hold_at_us: now_us.saturating_add(route.hold_us),
+        body_idle_us: route.body_idle_us,
+        of_stream: false,
+    };
+    let mut timer = Timer::new(&core.timers);
+    let trail = visit.trail.as_deref();
+    let mut attempts = Attempts::new(&core, &other, pump.clone(), &mut timer, bounds, trail);
+    let mut outgoing = kept.outgoing.clone();
+    let reply = retry::run(&mut attempts, &mut outgoing, None).await;
+    let given = match reply {
+        Ok(reply) if !reply.head.status().is_server_error() => Ok(reply),
+        Ok(_) => {
+            attempts.will_repeat(core.now.read_us());
+            Err(Given::Missed(Miss::ServerError))
+        }
+        Err(fault) => Err(missed(fault)),
+    };
+    match given {
+        Ok(reply) => pass_on(
+            visit,
+            &other,
+            reply,
+            Exchange {
+                pump,
+                timer,
+                bounds,
+                slots,
+            },
+        ),
+        Err(given) => {
+            // Its connection has gone before; now its slots, before the next step.
+            drop(slots);
+            if let Some(trail) = &visit.trail {
+                trail.goes(lane, visit.who);
+            }
+            given
+        }
+    }
+}
+
+/// Slots of the fallback and of the other upstream; no tenant's, which are back and stay so.
+fn admit(visit: &Visit, other: &OnRoute) -> Option<Slots> {
+    let core = &visit.core;
+    let caller = Caller {
+        tenant: None,
+        class: admission::class_of(other, visit.who),
+        route_limit: None,
+        until_us: None,
+    };
+    let entry = enter(other.clone(), caller, &mut core.cells().borrow_mut());
+    let permits = match entry {
+        Entry::Admitted(permits) => permits,
+        // Nobody waits for a slot of a fallback.
+        Entry::Refused(_) | Entry::Waiting(_) => return None,
+    };
+    let marks = Marks {
+        route: other.0.route.route_mark,
+        upstream: other.0.route.upstream_mark,
+        tenant: Mark::default(),
+    };
+    let entry = core.running.begin(core.now.last_us(), marks);
+    Some(Slots::new(core, permits, entry))
+}
+
+fn pass_on(visit: &mut Visit, other: &OnRoute, reply: Reply, exchange: Exchange) -> Given {
+    match answer::of(visit, other, reply, exchange) {
+        Ok(answer) => Given::Held(Box::new(answer)),
+        Err(stop) => Given::Over(stop),
+    }
+}
+
+/// What this says of the step; a client's own fault ends the request with its own face.
+fn missed(fault: Fault) -> Given {
+    match fault {
+        Fault::Connect(_) => Given::Missed(Miss::Connect),
+        Fault::Reset | Fault::Protocol => Given::Missed(Miss::Reset),
+        Fault::Attempt | Fault::Bound(_) => Given::Missed(Miss::Timeout),
+        Fault::BodyIdle | Fault::Client(_) => Given::Over(Stop::from(fault)),
+    }
+}

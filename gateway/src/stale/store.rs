@@ -1,0 +1,492 @@
+//! Stored answers, by whose they are.
+//!
+//! Separate because this is where isolation is a matter of memory: an owner is part of where an
+//! answer lies, not of a comparison, and what one owner stores takes room from nobody who has no
+//! more than its fair part. Everything is counted, keys and fields too. It must never hold its
+//! lock while bytes are copied or freed, nor know a policy.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use http::StatusCode;
+
+/// All stored answers of one process.
+pub(crate) const STORE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Those of one tenant, where there are tenants.
+pub(crate) const OWNER_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Parts of the store, each with its lock and its part of every bound: cores that store at the
+/// same time mostly do not meet.
+const SHARDS: usize = 16;
+/// Answers to one target that differ by `Vary`.
+const VARIANTS_MAX: usize = 16;
+/// What an answer takes beside its own bytes, rounded up: places in three trees, counters and
+/// the allocator's own.
+const ENTRY_EXTRA_BYTES: usize = 512;
+
+/// Whose answers. Two are the same only when every byte is.
+pub(crate) type Owner = Arc<[u8]>;
+
+/// Where an answer lies.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    pub(crate) owner: Owner,
+    /// Route, upstream, scheme, authority, method, path and query as they are sent.
+    pub(crate) target: Box<[u8]>,
+    /// More than one owner's part is for all; there is but one owner.
+    pub(crate) is_only_owner: bool,
+}
+
+/// One stored answer.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) status: StatusCode,
+    /// The names that it depends on, and what its request said in them.
+    pub(crate) vary: Vec<http::HeaderName>,
+    pub(crate) variant: Box<[u8]>,
+    /// Its fields, in a form of their own: a map would keep the buffers it was read from.
+    pub(crate) fields: Box<[u8]>,
+    pub(crate) body: Bytes,
+    pub(crate) is_public: bool,
+    /// Monotonic; when its head came, and how old it was.
+    pub(crate) head_us: u64,
+    pub(crate) age_us: u64,
+    pub(crate) fresh_us: u64,
+    /// Older than this it is never given.
+    pub(crate) age_us_max: u64,
+}
+
+impl Stored {
+    /// How old it is.
+    pub(crate) const fn age_us(&self, now_us: u64) -> u64 {
+        self.age_us
+            .saturating_add(now_us.saturating_sub(self.head_us))
+    }
+
+    fn bytes(&self, slot: &Slot) -> usize {
+        let names: usize = self.vary.iter().map(|name| name.as_str().len() + 64).sum();
+        let own = self.variant.len() + self.fields.len() + self.body.len() + names;
+        // The target's bytes lie in both trees.
+        own + slot.target.len() + ENTRY_EXTRA_BYTES
+    }
+}
+
+/// Counts since the start of the process.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) stored: AtomicU64,
+    /// Pushed out by newer ones.
+    pub(crate) evicted: AtomicU64,
+    pub(crate) expired: AtomicU64,
+    /// Larger than one may be, or cut before their end.
+    pub(crate) given_up: AtomicU64,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Store {
+    shards: Box<[Mutex<Shard>]>,
+    spread: RandomState,
+    shard_bytes_max: usize,
+    owner_bytes_max: usize,
+    pub(crate) counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    shelves: BTreeMap<Owner, Shelf>,
+    /// The same by size, the largest last.
+    sizes: BTreeSet<(usize, Owner)>,
+    bytes: usize,
+    next: u64,
+}
+
+/// The answers of one owner.
+#[derive(Debug, Default)]
+struct Shelf {
+    by_target: BTreeMap<Arc<[u8]>, Vec<Place>>,
+    /// By when they were stored, the oldest first.
+    order: BTreeMap<u64, Arc<[u8]>>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Place {
+    number: u64,
+    bytes: usize,
+    stored: Arc<Stored>,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self::new(STORE_BYTES_MAX, OWNER_BYTES_MAX)
+    }
+}
+
+impl Store {
+    pub(crate) fn new(bytes_max: usize, owner_bytes_max: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            spread: RandomState::new(),
+            shard_bytes_max: bytes_max / SHARDS,
+            owner_bytes_max: owner_bytes_max / SHARDS,
+            counts: Counts::default(),
+        }
+    }
+
+    fn shard(&self, slot: &Slot) -> Option<MutexGuard<'_, Shard>> {
+        let hash = self.spread.hash_one((&slot.owner, &slot.target));
+        let at = usize::try_from(hash % (SHARDS as u64)).unwrap_or(0);
+        let shard = self.shards.get(at)?;
+        Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Keeps an answer in the place of the one it replaces.
+    pub(crate) fn put(&self, slot: &Slot, stored: Stored) {
+        let bytes = stored.bytes(slot);
+        let most = match slot.is_only_owner {
+            true => self.shard_bytes_max,
+            false => self.owner_bytes_max.min(self.shard_bytes_max),
+        };
+        let Some(mut shard) = self.shard(slot) else {
+            return;
+        };
+        let mut freed = Vec::new();
+        let before = shard.remove(slot, |place| {
+            place.stored.vary == stored.vary && place.stored.variant == stored.variant
+        });
+        freed.extend(before);
+        let mut evicted = 0;
+        let fits = bytes <= most
+            && shard.make_room(slot, bytes, most, self.shard_bytes_max, &mut |place| {
+                evicted += 1;
+                freed.push(place);
+            });
+        if fits {
+            shard.insert(slot, bytes, stored);
+        }
+        drop(shard);
+        // Not under the lock: this is where memory goes back.
+        drop(freed);
+        let kept = if fits {
+            &self.counts.stored
+        } else {
+            &self.counts.given_up
+        };
+        kept.fetch_add(1, Ordering::Relaxed);
+        self.counts.evicted.fetch_add(evicted, Ordering::Relaxed);
+    }
+
+    /// The answer that was stored last of those that are for a request with these fields.
+    pub(crate) fn find(
+        &self,
+        slot: &Slot,
+        is_for: impl Fn(&Stored) -> bool,
+    ) -> Option<Arc<Stored>> {
+        let shard = self.shard(slot)?;
+        let places = shard
+            .shelves
+            .get(&slot.owner)?
+            .by_target
+            .get(&*slot.target)?;
+        let found = places.iter().rev().find(|place| is_for(&place.stored));
+        found.map(|place| Arc::clone(&place.stored))
+    }
+
+    /// Every answer to this target is out of date.
+    pub(crate) fn forget(&self, slot: &Slot) {
+        let Some(mut shard) = self.shard(slot) else {
+            return;
+        };
+        let mut freed = Vec::new();
+        while let Some(place) = shard.remove(slot, |_| true) {
+            freed.push(place);
+        }
+        drop(shard);
+        drop(freed);
+    }
+
+    /// Lets go of everything that is too old, and of every owner that is not known any more.
+    pub(crate) fn sweep(&self, now_us: u64, is_known: Option<&dyn Fn(&Owner) -> bool>) {
+        let mut expired = 0;
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let freed = shard.sweep(now_us, is_known);
+            drop(shard);
+            expired += freed.len();
+        }
+        let expired = u64::try_from(expired).unwrap_or(u64::MAX);
+        self.counts.expired.fetch_add(expired, Ordering::Relaxed);
+    }
+
+    /// Answers and bytes.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let mut size = (0, 0);
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            size.1 += shard.bytes;
+            size.0 += shard
+                .shelves
+                .values()
+                .map(|shelf| shelf.order.len())
+                .sum::<usize>();
+        }
+        size
+    }
+}
+
+impl Shard {
+    /// Room for so many bytes of this owner; false when that would take a smaller one's.
+    fn make_room(
+        &mut self,
+        slot: &Slot,
+        bytes: usize,
+        owner_max: usize,
+        shard_max: usize,
+        freed: &mut dyn FnMut(Place),
+    ) -> bool {
+        loop {
+            let own = self.shelves.get(&slot.owner).map_or(0, |shelf| shelf.bytes);
+            let after = own + bytes;
+            if after <= owner_max && self.bytes + bytes <= shard_max {
+                return true;
+            }
+            // The largest gives way, whoever that is with the newcomer's bytes counted: so one
+            // who has no more than its part of the whole never does.
+            let largest = self.sizes.last().filter(|(size, _)| *size > after);
+            let victim = match largest {
+                Some((_, owner)) if after <= owner_max => Arc::clone(owner),
+                Some(_) | None => Arc::clone(&slot.owner),
+            };
+            match self.remove_oldest(&victim) {
+                Some(place) => freed(place),
+                None => return false,
+            }
+        }
+    }
+
+    fn insert(&mut self, slot: &Slot, bytes: usize, stored: Stored) {
+        self.next += 1;
+        let number = self.next;
+        let shelf = self.shelves.entry(Arc::clone(&slot.owner)).or_default();
+        self.sizes.remove(&(shelf.bytes, Arc::clone(&slot.owner)));
+        let target: Arc<[u8]> = match shelf.by_target.get_key_value(&*slot.target) {
+            Some((known, _)) => Arc::clone(known),
+            None => Arc::from(&*slot.target),
+        };
+        let places = shelf.by_target.entry(Arc::clone(&target)).or_default();
+        places.push(Place {
+            number,
+            bytes,
+            stored: Arc::new(stored),
+        });
+        shelf.order.insert(number, target);
+        shelf.bytes += bytes;
+        self.bytes += bytes;
+        self.sizes.insert((shelf.bytes, Arc::clone(&slot.owner)));
+    }
+
+    /// Takes the first answer to a target that is so, or the oldest of too many.
+    fn remove(&mut self, slot: &Slot, is: impl Fn(&Place) -> bool) -> Option<Place> {
+        let places = self
+            .shelves
+            .get(&slot.owner)?
+            .by_target
+            .get(&*slot.target)?;
+        let too_many = places.len() >= VARIANTS_MAX;
+        let found = places.iter().find(|place| is(place));
+        let found = found.or_else(|| places.first().filter(|_| too_many))?;
+        self.take(&Arc::clone(&slot.owner), found.number)
+    }
+
+    fn remove_oldest(&mut self, owner: &Owner) -> Option<Place> {
+        let (number, _) = self.shelves.get(owner)?.order.first_key_value()?;
+        self.take(owner, *number)
+    }
+
+    fn take(&mut self, owner: &Owner, number: u64) -> Option<Place> {
+        let shelf = self.shelves.get_mut(owner)?;
+        let target = shelf.order.remove(&number)?;
+        let places = shelf.by_target.get_mut(&target)?;
+        let at = places.iter().position(|place| place.number == number)?;
+        let place = places.remove(at);
+        if places.is_empty() {
+            shelf.by_target.remove(&target);
+        }
+        self.sizes.remove(&(shelf.bytes, Arc::clone(owner)));
+        shelf.bytes -= place.bytes;
+        self.bytes -= place.bytes;
+        if shelf.order.is_empty() {
+            self.shelves.remove(owner);
+        } else {
+            self.sizes.insert((shelf.bytes, Arc::clone(owner)));
+        }
+        Some(place)
+    }
+
+    fn sweep(&mut self, now_us: u64, is_known: Option<&dyn Fn(&Owner) -> bool>) -> Vec<Place> {
+        let mut over = Vec::new();
+        for (owner, shelf) in &self.shelves {
+            let is_gone = is_known.is_some_and(|is_known| !is_known(owner));
+            let places = shelf.by_target.values().flatten();
+            let ended = places
+                .filter(|place| is_gone || place.stored.age_us(now_us) > place.stored.age_us_max);
+            over.extend(ended.map(|place| (Arc::clone(owner), place.number)));
+        }
+        let freed = over
+            .iter()
+            .filter_map(|(owner, number)| self.take(owner, *number));
+        freed.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn slot(owner: &str, target: &str) -> Slot {
+        Slot {
+            owner: Arc::from(owner.as_bytes()),
+            target: Box::from(target.as_bytes()),
+            is_only_owner: false,
+        }
+    }
+
+    fn stored(variant: &str, body: usize) -> Stored {
+        Stored {
+            status: StatusCode::OK,
+            vary: Vec::new(),
+            variant: Box::from(variant.as_bytes()),
+            fields: Box::default(),
+            body: Bytes::from(vec![b'x'; body]),
+            is_public: false,
+            head_us: 0,
+            age_us: 0,
+            fresh_us: 0,
+            age_us_max: 1_000_000,
+        }
+    }
+
+    fn has(store: &Store, owner: &str, target: &str) -> bool {
+        store.find(&slot(owner, target), |_| true).is_some()
+    }
+
+    #[test]
+    fn what_is_stored_is_found_by_its_owner_and_target_alone() {
+        let store = Store::default();
+        store.put(&slot("a", "/x"), stored("1", 10));
+        assert!(has(&store, "a", "/x"));
+        for (owner, target) in [
+            ("b", "/x"),
+            ("a", "/y"),
+            ("", "/x"),
+            ("a/x", ""),
+            ("a/", "x"),
+        ] {
+            assert!(!has(&store, owner, target), "{owner} {target}");
+        }
+        // The same variant is replaced, another one lies beside it, and all go together.
+        store.put(&slot("a", "/x"), stored("1", 20));
+        store.put(&slot("a", "/x"), stored("2", 30));
+        let of = |variant: &str| {
+            let found = store.find(&slot("a", "/x"), |one| *one.variant == *variant.as_bytes());
+            found.map(|one| one.body.len())
+        };
+        assert_eq!((of("1"), of("2"), of("3")), (Some(20), Some(30), None));
+        assert_eq!(store.size().0, 2);
+        store.forget(&slot("a", "/x"));
+        assert_eq!(store.size(), (0, 0));
+    }
+
+    #[test]
+    fn variants_of_one_target_have_a_bound() {
+        let store = Store::default();
+        for n in 0..100 {
+            store.put(&slot("a", "/x"), stored(&n.to_string(), 1));
+        }
+        assert_eq!(store.size().0, VARIANTS_MAX);
+        let newest = store.find(&slot("a", "/x"), |_| true).unwrap();
+        assert_eq!(*newest.variant, *b"99");
+    }
+
+    #[test]
+    fn a_flood_of_one_owner_pushes_out_its_own() {
+        let store = Store::new(16 * 40_000, 16 * 10_000);
+        for n in 0..20 {
+            store.put(&slot("quiet", &format!("/q{n}")), stored("", 100));
+        }
+        for n in 0..20_000 {
+            store.put(&slot("loud", &format!("/l{n}")), stored("", n % 700));
+        }
+        for n in 0..20 {
+            assert!(has(&store, "quiet", &format!("/q{n}")), "{n}");
+        }
+        assert!(store.size().1 <= 16 * 10_000 + 20 * 1_000);
+        assert!(store.counts.evicted.load(Ordering::Relaxed) > 19_000);
+        // What is larger than an owner's part of a shard is not stored, and evicts nothing.
+        let before = store.size();
+        store.put(&slot("huge", "/h"), stored("", 50_000));
+        assert_eq!(store.size(), before);
+    }
+
+    #[test]
+    fn what_is_too_old_goes_and_so_does_whoever_is_not_known() {
+        let store = Store::default();
+        store.put(&slot("a", "/x"), stored("", 10));
+        store.put(&slot("b", "/x"), stored("", 10));
+        store.sweep(1_000_000, None);
+        assert_eq!(store.size().0, 2);
+        store.sweep(1_000_000, Some(&|owner| **owner == *b"b"));
+        assert!(!has(&store, "a", "/x") && has(&store, "b", "/x"));
+        store.sweep(1_000_001, None);
+        assert_eq!(store.size(), (0, 0));
+        assert_eq!(store.counts.expired.load(Ordering::Relaxed), 2);
+    }
+
+    proptest! {
+        /// Whatever is stored in whatever order: the whole and every owner stay within their
+        /// bounds, what is counted is what is there, and whoever holds no more than its fair
+        /// part of a shard loses nothing to anybody.
+        #[test]
+        fn bounds_hold_and_a_fair_part_is_safe(
+            puts in prop::collection::vec((0_usize..6, 0_usize..40, 0_usize..2_000), 1..400),
+        ) {
+            let (whole, own) = (SHARDS * 12_000, SHARDS * 6_000);
+            let store = Store::new(whole, own);
+            for (owner, target, body) in puts {
+                let (name, target) = (format!("o{owner}"), format!("/{target}"));
+                let place = slot(&name, &target);
+                let before: Vec<_> = (0..6).map(|n| shelf_in_shard_of(&store, &place, n)).collect();
+                store.put(&place, stored("", body));
+                let owners = before.iter().filter(|bytes| **bytes > 0).count().max(1) + 1;
+                for (n, bytes) in before.iter().enumerate().filter(|(n, _)| *n != owner) {
+                    if *bytes <= 12_000 / owners {
+                        let now = shelf_in_shard_of(&store, &place, n);
+                        prop_assert!(now >= *bytes, "o{n} held {bytes} of {owners}, now {now}");
+                    }
+                }
+                for shard in &store.shards {
+                    let shard = shard.lock().unwrap();
+                    let sum: usize = shard.shelves.values().map(|shelf| shelf.bytes).sum();
+                    prop_assert!(shard.bytes == sum && sum <= 12_000);
+                    prop_assert!(shard.shelves.values().all(|shelf| shelf.bytes <= 6_000));
+                    prop_assert_eq!(shard.sizes.len(), shard.shelves.len());
+                }
+            }
+        }
+    }
+
+    fn shelf_in_shard_of(store: &Store, place: &Slot, owner: usize) -> usize {
+        let shard = store.shard(place).unwrap();
+        let owner = format!("o{owner}");
+        shard
+            .shelves
+            .get(owner.as_bytes())
+            .map_or(0, |shelf| shelf.bytes)
+    }
+}
