@@ -33,6 +33,7 @@ mod least_rate;
 mod live_policy;
 mod metrics;
 mod now;
+mod oldest;
 mod outcomes;
 mod over_http1;
 mod over_http2;
