@@ -235,6 +235,10 @@ const WRONG_VALUES: &str = r#"
 /upstreams/main/endpoints/0 | "ftp://a" | = | = | https://host
 /upstreams/main/endpoints | ["https://a", "HTTPS://A:443"] | =[1] | "https://a:443" | twice
 /upstreams/main/tls | { ca_file = "/ca.pem" } | = | = | none of the endpoints is https
+/upstreams/main/health | {} | =.path |  | required
+/upstreams/main/health | { path = "x" } | =.path | "x" | begin with /
+/upstreams/main/health | { path = "/", interval = "99ms" } | =.interval | "99ms" | at least 100ms
+/upstreams/main/health | { path = "/", port = 1 } | =.port | 1 | unknown key
 /upstreams/main/tls | {} | =.ca_file |  | required
 /upstreams/main/tls | { ca_file = "ca.pem" } | =.ca_file | "ca.pem" | absolute path
 /routes/1/rewrite | { strip_prefix = "/x" } | =.strip_prefix | "/x" | at the beginning of the path
@@ -539,7 +543,6 @@ fn what_this_build_does_not_enforce_is_an_error() {
         ("/identify/by/1/jwt", "identify.by[1].jwt"),
         ("/identify/by/1/client_cert", "identify.by[1].client_cert"),
         ("/upstreams/main/breaker", "upstreams.main.breaker"),
-        ("/upstreams/main/health", "upstreams.main.health"),
         ("/routes/0/compartment/auto", "routes[0].compartment.auto"),
     ] {
         let document = match pointer.strip_prefix("/identify/by/1/") {

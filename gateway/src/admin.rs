@@ -38,6 +38,15 @@ const HEAVY_PAGES_MAX: usize = 2;
 /// Without descriptors, accepting again at once would fail again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+const PAGES: [&str; 6] = [
+    "/livez",
+    "/readyz",
+    "/policy",
+    "/metrics",
+    "/compartments",
+    "/upstreams",
+];
+
 type Page = Response<Full<Bytes>>;
 
 /// What the admin port shows.
@@ -67,7 +76,7 @@ impl Admin {
     async fn page(self: Arc<Self>, request: Request<Incoming>) -> Page {
         let is_read = [Method::GET, Method::HEAD].contains(request.method());
         let path = request.uri().path();
-        if !["/livez", "/readyz", "/policy", "/metrics", "/compartments"].contains(&path) {
+        if !PAGES.contains(&path) {
             return text(StatusCode::NOT_FOUND, "no such page\n".to_owned());
         }
         if !is_read {
@@ -80,7 +89,9 @@ impl Admin {
             "/livez" => text(StatusCode::OK, "alive\n".to_owned()),
             "/readyz" => self.ready(),
             "/policy" => self.policy(),
-            _ => self.heavy(path == "/metrics").await,
+            "/upstreams" => self.heavy(Self::upstreams).await,
+            "/metrics" => self.heavy(Self::metrics).await,
+            _ => self.heavy(Self::compartments).await,
         }
     }
 
@@ -102,14 +113,14 @@ impl Admin {
 
     /// Reads every compartment on a thread of the blocking pool, so that probes, which share
     /// this thread, are answered meanwhile.
-    async fn heavy(self: Arc<Self>, is_metrics: bool) -> Page {
+    async fn heavy(self: Arc<Self>, render: fn(&Self) -> Page) -> Page {
         // The semaphore is never closed; if it were, the page would just not be bounded. The permit
         // goes with the work: a client that leaves does not end it.
         let permit = Arc::clone(&self.heavy).acquire_owned().await;
         let own = Arc::clone(&self);
         let made = tokio::task::spawn_blocking(move || {
             let _until_rendered = permit;
-            own.render(is_metrics)
+            render(&own)
         })
         .await;
         let broken = |_| {
@@ -121,10 +132,11 @@ impl Admin {
         made.unwrap_or_else(broken)
     }
 
-    fn render(&self, is_metrics: bool) -> Page {
-        if is_metrics {
-            return self.metrics();
-        }
+    fn upstreams(&self) -> Page {
+        json(self.reporter.upstreams().to_string())
+    }
+
+    fn compartments(&self) -> Page {
         match serde_json::to_string(&self.reporter.snapshot()) {
             Ok(body) => json(body),
             Err(_) => text(

@@ -19,7 +19,7 @@ use crate::reason::Reason;
 use crate::request_body::{BodyFault, Pump, RequestBody};
 use crate::timer::Timer;
 use crate::trail::Trail;
-use crate::upstream::{EndpointPool, Source, Tried, Unreached};
+use crate::upstream::{Aim, EndpointPool, Source, Tried, Unreached};
 
 /// Most endpoints that one attempt tries to connect to.
 const ENDPOINTS_TRIED_MAX: u32 = 3;
@@ -44,6 +44,14 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// The endpoint's own, and neither the client's nor a bound's that others had a part in.
+    const fn is_of_upstream(self) -> bool {
+        match self {
+            Self::Connect(_) | Self::Reset | Self::Protocol | Self::Attempt => true,
+            Self::Bound(_) | Self::BodyIdle | Self::Client(_) => false,
+        }
+    }
+
     pub(crate) const fn reason(self) -> Reason {
         match self {
             Self::Connect(_) => Reason::UpstreamConnect,
@@ -208,21 +216,35 @@ impl<'a> Attempts<'a> {
         let mut unreached = Unreached::Name;
         self.tried = Tried::default();
         self.connect_until_us = None;
-        while let Some((index, pool)) = lane.choose(now_us, self.tried, self.failed) {
+        while let Some((index, pool)) =
+            lane.choose(now_us, (self.tried, self.failed), &self.core.ids)
+        {
             if self.tried.count() >= ENDPOINTS_TRIED_MAX {
                 break;
             }
             self.tried = self.tried.with(index);
-            self.tries(index, pool, self.core.now.last_us());
+            let began_us = self.core.now.last_us();
+            self.tries(index, pool, began_us);
+            let aim = Aim::at(pool, began_us, lane.pools.len() > 1);
             let asked = match lane.route.http2 {
                 // Boxed: other upstreams' requests carry no room for it.
                 true => Box::pin(self.over_http2(pool)).await,
                 false => self.over_http1(pool).await,
             };
             match asked {
-                Ok(Ok(reply)) => return Ok(reply),
-                Ok(Err(why)) => unreached = why,
+                Ok(Ok(mut reply)) => {
+                    let aim = aim.answered(reply.head.status(), &self.core.now);
+                    reply.source.keep(aim);
+                    return Ok(reply);
+                }
+                Ok(Err(why)) => {
+                    aim.failed(self.core.now.read_us());
+                    unreached = why;
+                }
                 Err(fault) => {
+                    if fault.is_of_upstream() {
+                        aim.failed(self.core.now.read_us());
+                    }
                     self.failed = self.failed.with(index);
                     return Err(fault);
                 }

@@ -1,7 +1,8 @@
 //! The background thread: takes policies, reports figures, answers the admin port.
 //!
 //! Separate from the serving threads so that nothing here can delay a request: it has a runtime
-//! and a small blocking pool of its own. It must never touch a client's or an upstream's socket.
+//! and a small blocking pool of its own. It must never touch a client's socket, nor an upstream's
+//! but to check whether it is well.
 
 use std::io;
 use std::net::TcpListener;
@@ -13,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 
 use crate::admin::{self, Admin};
+use crate::checks::Checks;
 use crate::intake::Intake;
 use crate::policy_source::PolicySource;
 use crate::report::Reporter;
@@ -44,6 +46,7 @@ impl Background {
         admin: Arc<Admin>,
         reporter: Reporter,
         watch: Watch,
+        checks: Checks,
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -63,6 +66,7 @@ impl Background {
                     () = source.follow(Arc::clone(&intake), reloaded) => {}
                     () = sweep(intake) => {}
                     () = keep_watch(watch) => {}
+                    () = checks.keep() => {}
                     () = saturation::watch(reporter) => {}
                     () = admin::serve(listener, admin) => {}
                     () = stopped.notified() => {}

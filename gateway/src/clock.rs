@@ -27,6 +27,11 @@ impl Clock {
         whole_us(Instant::now().saturating_duration_since(self.origin))
     }
 
+    /// The time of an instant that somebody else read.
+    pub(crate) fn us_of(self, instant: Instant) -> u64 {
+        whole_us(instant.saturating_duration_since(self.origin))
+    }
+
     /// The instant of `at_us`, for timers.
     pub(crate) fn instant(self, at_us: u64) -> tokio::time::Instant {
         tokio::time::Instant::from_std(self.origin + Duration::from_micros(at_us))

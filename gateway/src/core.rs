@@ -25,7 +25,7 @@ use crate::running::Running;
 use crate::tarpit::Tarpit;
 use crate::tell::Tell;
 use crate::timer::Timers;
-use crate::upstream::{Dialler, EndpointPool, Pools, Purpose, Tried};
+use crate::upstream::{Dialler, EndpointPool, Pools, Purpose, Tried, choose};
 
 /// How often idle connections are looked through.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
@@ -91,7 +91,6 @@ pub(crate) struct RouteLane {
     pub(crate) client: Vec<Durations>,
     now: Rc<Now>,
     seat: Rc<Option<Seat>>,
-    turn: Cell<usize>,
 }
 
 /// The handle that permits keep.
@@ -216,7 +215,6 @@ impl Core {
             is_of_streams: purpose == Purpose::Streams,
             now: Rc::clone(&self.now),
             seat: Rc::clone(&self.seat),
-            turn: Cell::new(0),
         }
     }
 
@@ -311,25 +309,18 @@ impl OnRoute {
 }
 
 impl RouteLane {
-    /// The endpoint to try next, of those that this attempt has not tried: another one each time,
-    /// and those that refused a moment ago, or that earlier attempts failed at, last.
-    pub(crate) fn choose(&self, now_us: u64, tried: Tried, failed: Tried) -> Option<Choice<'_>> {
-        let turn = self.turn.get();
-        self.turn.set(turn.wrapping_add(1));
-        let count = self.pools.len();
-        let mut last = None;
-        for step in 0..count {
-            let index = turn.wrapping_add(step).checked_rem(count)?;
-            if tried.has(index) {
-                continue;
-            }
-            let pool = self.pools.get(index)?;
-            if !failed.has(index) && !pool.target.is_shunned(now_us) {
-                return Some((index, pool));
-            }
-            last = last.or(Some((index, pool)));
-        }
-        last
+    /// The endpoint to try next, of those that this attempt has not tried; those that earlier
+    /// attempts failed at come last.
+    pub(crate) fn choose(
+        &self,
+        now_us: u64,
+        (tried, failed): (Tried, Tried),
+        ids: &Ids,
+    ) -> Option<Choice<'_>> {
+        let all = self.pools.iter().map(|pool| &pool.target.standing);
+        let random = if self.pools.len() > 1 { ids.next() } else { 0 };
+        let index = choose(all, now_us, (tried, failed), random)?;
+        Some((index, self.pools.get(index)?))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use compartment::Name;
 use compartment::policy::{Endpoint, Fault, Path, Policy, Upstream};
@@ -21,6 +22,15 @@ pub(crate) struct Dependency {
     secure: Option<Arc<Secure>>,
     /// In the order of the policy.
     pub(crate) targets: Vec<Arc<Target>>,
+    checks: Option<CheckTerms>,
+}
+
+/// How the endpoints of one upstream are checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CheckTerms {
+    pub(crate) path: String,
+    pub(crate) interval: Duration,
+    pub(crate) http2: bool,
 }
 
 /// Those of one policy, in its order; not yet in force.
@@ -55,6 +65,30 @@ impl Dependencies {
         *kept = all;
     }
 
+    /// Every upstream, by name.
+    pub(crate) fn all(&self) -> Vec<(Name, Arc<Dependency>)> {
+        let known = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let mut all: Vec<_> = known.into_iter().collect();
+        all.sort_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));
+        all
+    }
+
+    /// The endpoints that are to be checked, each with its terms.
+    pub(crate) fn checked(&self) -> Vec<(Arc<Target>, CheckTerms)> {
+        let all = self.all().into_iter();
+        let checked = all.filter_map(|(_, known)| {
+            let terms = known.checks.clone()?;
+            let targets = known.targets.iter();
+            let each = targets.map(move |target| (Arc::clone(target), terms.clone()));
+            Some(each.collect::<Vec<_>>())
+        });
+        checked.flatten().collect()
+    }
+
     /// Reads files of roots again. Blocks, as above.
     pub(crate) fn read_again(&self) {
         let known = self
@@ -78,7 +112,16 @@ impl Dependency {
                 None => Arc::new(target(upstream, index, endpoint, secure.as_ref())?),
             });
         }
-        Ok(Self { secure, targets })
+        let checks = upstream.health.as_ref().map(|health| CheckTerms {
+            path: health.path.clone(),
+            interval: health.interval,
+            http2: upstream.http2,
+        });
+        Ok(Self {
+            secure,
+            targets,
+            checks,
+        })
     }
 
     fn target(&self, endpoint: &Endpoint, secure: Option<&Arc<Secure>>) -> Option<Arc<Target>> {

@@ -39,6 +39,7 @@ impl Attempts<'_> {
                     incoming,
                     wire,
                     pool: Rc::clone(pool),
+                    aim: None,
                 };
                 let head = Response::from_parts(head, ());
                 return Ok(Ok(Reply { head, source }));

@@ -16,6 +16,7 @@ use crate::live_policy::Live;
 use crate::outcomes::Outcomes;
 use crate::stale::Store;
 use crate::tell::Tell;
+use crate::upstreams_page;
 
 /// Most tenants (and tenants on routes) in one report; those with most requests come first.
 const REPORT_TENANTS_MAX: usize = 5_000;
@@ -63,6 +64,11 @@ pub(crate) struct Snapshot {
 }
 
 impl Reporter {
+    /// How the endpoints of every upstream do.
+    pub(crate) fn upstreams(&self) -> serde_json::Value {
+        upstreams_page::of(&self.live, self.clock.now_us())
+    }
+
     pub(crate) fn new(live: Arc<Live>, clock: Clock, tell: Tell) -> Self {
         let boot = Arc::new(Boot::new());
         Self {

@@ -20,8 +20,11 @@ use crate::server::Tasks;
 const ADDRESSES_MAX: usize = 16;
 /// Names of one core. A policy has at most 1,000 upstreams; names of older ones are forgotten.
 const NAMES_MAX: usize = 4_096;
-/// Addresses are asked for again after this time.
-const REFRESH_US: u64 = 30_000_000;
+/// Addresses are asked for again when their name server says, within these bounds: a name that
+/// lives for a day may move all the same, and one that lives for nothing is no question for each
+/// connection.
+const REFRESH_US_MIN: u64 = 1_000_000;
+const REFRESH_US_MAX: u64 = 30_000_000;
 /// A name that was not answered is not asked for again before.
 const RETRY_US: u64 = 1_000_000;
 
@@ -53,6 +56,10 @@ fn from_system() -> Result<TokioResolver, NetError> {
 #[derive(Debug, Default)]
 struct Named {
     good: RefCell<Rc<[IpAddr]>>,
+    /// When they were told.
+    good_us: Cell<u64>,
+    /// Why the last question was not answered.
+    error: RefCell<Option<String>>,
     ask_again_us: Cell<u64>,
     asking: Cell<bool>,
     answered: Notify,
@@ -95,6 +102,15 @@ impl Resolver {
         } else {
             Ok(good)
         }
+    }
+
+    /// When the addresses of `host` were told, and why newer ones were not. `None`: it is no name
+    /// that has to be asked for.
+    pub(crate) fn about(&self, host: &str) -> Option<(u64, Option<String>)> {
+        let names = self.names.borrow();
+        let named = names.get(host)?;
+        let error = named.error.borrow().clone();
+        Some((named.good_us.get(), error))
     }
 
     /// The addresses did not work: they are asked for again with the next request.
@@ -140,10 +156,15 @@ impl Resolver {
                     let found: Vec<IpAddr> = answer.iter().take(ADDRESSES_MAX).collect();
                     if !found.is_empty() {
                         *asking.0.good.borrow_mut() = found.into();
+                        asking.0.good_us.set(clock.now_us());
                     }
-                    REFRESH_US
+                    *asking.0.error.borrow_mut() = None;
+                    let life_us = clock.us_of(answer.valid_until());
+                    let life_us = life_us.saturating_sub(clock.now_us());
+                    life_us.clamp(REFRESH_US_MIN, REFRESH_US_MAX)
                 }
                 Err(error) => {
+                    *asking.0.error.borrow_mut() = Some(error.to_string());
                     tracing::warn!(upstream.host = host, %error, "a name was not resolved");
                     RETRY_US
                 }

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use crate::access_log::Writer;
 use crate::admin::Admin;
 use crate::background::Background;
+use crate::checks::Checks;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::Core;
@@ -161,7 +162,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     }
     let background = {
         let watch = Watch::new(Arc::clone(&live), clock);
-        Background::start(source, intake, admin_socket, admin, reporter, watch)
+        let checks = running.checks(&live, clock);
+        Background::start(source, intake, admin_socket, admin, reporter, watch, checks)
     };
     running.background = Some(background.map_err(StartError::Thread)?);
     running.standing.listeners_bound();
@@ -268,6 +270,22 @@ impl Running {
         drop(self);
     }
 
+    fn checks(&self, live: &Arc<Live>, clock: Clock) -> Checks {
+        Checks {
+            live: Arc::clone(live),
+            clock,
+            own: self.own(),
+        }
+    }
+
+    /// The listeners of this process.
+    fn own(&self) -> Vec<SocketAddr> {
+        let mut own = self.listen.clone();
+        own.push(self.admin);
+        own.extend(&self.forbidden);
+        own
+    }
+
     fn add_worker(
         &mut self,
         number: usize,
@@ -281,10 +299,8 @@ impl Running {
             upstream_idle_max: self.upstream_idle_max,
             stage: self.stage.subscribe(),
         };
-        let (live, mut own) = (Arc::clone(live), self.listen.clone());
+        let (live, own) = (Arc::clone(live), self.own());
         let tell = self.tell.clone();
-        own.push(self.admin);
-        own.extend(&self.forbidden);
         let make = move || Service::new(Core::new(live, clock, own, tell));
         self.workers.push(worker.start(number, make)?);
         Ok(())

@@ -97,6 +97,7 @@ pub(crate) fn policy(routes: &[Route]) -> Policy {
         upstreams: vec![Upstream {
             http2: false,
             tls: None,
+            health: None,
             id: Name::new("u").unwrap(),
             endpoints: vec![Endpoint {
                 secure: false,

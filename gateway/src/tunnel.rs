@@ -20,7 +20,7 @@ use crate::held_body::{Bounds, Parts, Slots};
 use crate::reason::Reason;
 use crate::timer::Timer;
 use crate::tunnel_end::End;
-use crate::upstream::{Socket, Source};
+use crate::upstream::{Aim, Socket, Source};
 use crate::visit::{Stop, Visit};
 
 /// Bytes of one direction that were read and not yet written.
@@ -38,7 +38,7 @@ pub(crate) fn prepare(visit: &Visit, parts: Parts, bounds: Bounds) -> Result<(),
         return Err(Stop::with(Reason::BadRequest, early));
     }
     let Parts {
-        source: Source::Http1 { wire, .. },
+        source: Source::Http1 { wire, aim, .. },
         timer,
         slots,
         ..
@@ -52,6 +52,7 @@ pub(crate) fn prepare(visit: &Visit, parts: Parts, bounds: Bounds) -> Result<(),
         upstream,
         unread,
         timer,
+        _aim: aim,
         _slots: slots,
         // Only idleness and age end it from here.
         bounds: Bounds {
@@ -76,6 +77,7 @@ struct Waiting {
     upstream: Socket,
     unread: Bytes,
     timer: Timer,
+    _aim: Option<Aim>,
     _slots: Option<Slots>,
     bounds: Bounds,
     core: Rc<Core>,

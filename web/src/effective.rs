@@ -297,6 +297,10 @@ fn upstream(document: &Value, policy: &Policy, id: &str) -> Option<Vec<Effective
     let speaks = if upstream.http2 { "HTTP/2" } else { "HTTP/1.1" };
     values.add("http2", speaks);
     values.add("endpoints", endpoints(upstream));
+    if let Some(health) = &upstream.health {
+        let every = format!("GET {} every {}", health.path, time(health.interval));
+        values.add("health", every);
+    }
     if let Some(tls) = &upstream.tls {
         values.add("tls", format!("roots of {}", tls.ca_file));
     }

@@ -6,6 +6,7 @@
 
 mod behaviour;
 mod cursor;
+mod endpoint;
 mod fallback;
 mod fault;
 mod fields;

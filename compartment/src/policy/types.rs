@@ -1,10 +1,10 @@
 //! The shape of a checked policy. Plain data: a value of these types keeps every rule of the
 //! document (ranges, references, sums). It must never hold text that still has to be checked.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+pub use super::endpoint::Endpoint;
 use super::fallback::Fallback;
 use crate::{Class, Limit, Mode, Name};
 
@@ -171,8 +171,19 @@ pub struct Upstream {
     pub limit: Limit,
     /// Longest time to connect.
     pub connect_timeout: Duration,
+    /// How its endpoints are checked; `None`: only what requests meet tells.
+    pub health: Option<Health>,
     /// Whom its `https` endpoints are believed by; the system's roots unless set.
     pub tls: Option<UpstreamTls>,
+}
+
+/// `health` of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Asked for by GET; a status of 200 to 299 is well.
+    pub path: String,
+    /// How often, a tenth more or less.
+    pub interval: Duration,
 }
 
 /// `tls` of an upstream.
@@ -180,27 +191,6 @@ pub struct Upstream {
 pub struct UpstreamTls {
     /// Absolute path, on the gateway's machine, of the only roots that are believed.
     pub ca_file: String,
-}
-
-/// Where an upstream listens.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Endpoint {
-    /// By TLS.
-    pub secure: bool,
-    /// Host name or address (IPv6 without brackets).
-    pub host: String,
-    /// Port.
-    pub port: u16,
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.secure { "https" } else { "http" };
-        match self.host.contains(':') {
-            true => write!(f, "{scheme}://[{}]:{}", self.host, self.port),
-            false => write!(f, "{scheme}://{}:{}", self.host, self.port),
-        }
-    }
 }
 
 /// `[[routes]]`.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::cursor::{Keys, Node, Place, Table};
 use super::fault::Faults;
 use super::scalar::{duration, flag, limit, line, name};
-use super::text::endpoint;
-use super::types::{Endpoint, Upstream, UpstreamTls};
+use super::text::{endpoint, path};
+use super::types::{Endpoint, Health, Upstream, UpstreamTls};
 use crate::Limit;
 
 /// The most upstreams of a policy.
@@ -21,14 +21,31 @@ const ENDPOINTS_MAX: usize = 64;
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(2);
 
 const KEYS: Keys = Keys {
-    known: &["endpoints", "http2", "limit", "connect_timeout", "tls"],
-    unenforced: &["breaker", "health"],
+    known: &[
+        "endpoints",
+        "http2",
+        "limit",
+        "connect_timeout",
+        "tls",
+        "health",
+    ],
+    unenforced: &["breaker"],
 };
 
 const TLS_KEYS: Keys = Keys {
     known: &["ca_file"],
     unenforced: &[],
 };
+
+const HEALTH_KEYS: Keys = Keys {
+    known: &["path", "interval"],
+    unenforced: &[],
+};
+
+const INTERVAL_DEFAULT: Duration = Duration::from_secs(5);
+
+/// The shortest time between two checks of one endpoint.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 const FILE_CHARS_MAX: usize = 1_024;
 
@@ -44,6 +61,7 @@ fn upstream(id: Node<'_>, node: Node<'_>, faults: &mut Faults) -> Option<Upstrea
     let limit = table.or("limit", Limit::UNLIMITED, faults, limit);
     let connect_timeout = table.or("connect_timeout", CONNECT_TIMEOUT_DEFAULT, faults, duration);
     let http2 = table.or("http2", false, faults, flag);
+    let health = table.optional("health", faults, health);
     let tls = table.optional("tls", faults, tls);
     let endpoints = endpoints?;
     if matches!(tls, Some(Some(_)))
@@ -58,7 +76,24 @@ fn upstream(id: Node<'_>, node: Node<'_>, faults: &mut Faults) -> Option<Upstrea
         http2: http2?,
         limit: limit?,
         connect_timeout: connect_timeout?,
+        health: health?,
         tls: tls?,
+    })
+}
+
+fn health(node: Node<'_>, faults: &mut Faults) -> Option<Health> {
+    let table = Table::open(node, HEALTH_KEYS, faults)?;
+    let path = table.required("path", faults, |node, faults| path(node, false, faults));
+    let interval = table.or("interval", INTERVAL_DEFAULT, faults, |node, faults| {
+        let interval = duration(node, faults)?;
+        match interval >= INTERVAL_MIN {
+            true => Some(interval),
+            false => faults.broken(node, "must be at least 100ms"),
+        }
+    });
+    Some(Health {
+        path: path?,
+        interval: interval?,
     })
 }
 

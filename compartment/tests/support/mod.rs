@@ -137,6 +137,7 @@ pub(crate) fn policy(capacity: u32, spare: u32, upstreams: &[Limit], routes: &[R
         }],
         http2: false,
         tls: None,
+        health: None,
         limit: *limit,
         connect_timeout: second,
     };

@@ -15,6 +15,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version};
 use http_body::{Frame, SizeHint};
 
+use super::Aim;
 use super::link::Lease;
 use crate::request_body::{Pump, RequestBody};
 
@@ -50,6 +51,8 @@ pub(crate) struct Call {
     /// The data is read to its end, the trailers are not.
     at_trailers: bool,
     upload: Option<Upload>,
+    /// Counts the exchange at its endpoint.
+    aim: Option<Aim>,
     // Dropped last: until then the stream counts.
     lease: Lease,
 }
@@ -99,8 +102,13 @@ impl Call {
             body: None,
             at_trailers: false,
             upload,
+            aim: None,
             lease,
         })
+    }
+
+    pub(crate) fn keep(&mut self, aim: Option<Aim>) {
+        self.aim = aim;
     }
 
     /// Sends what may be sent of the request's body.

@@ -1,21 +1,31 @@
 //! New connections to an endpoint.
 //!
 //! Separate because this is where an address becomes a socket, so where an address is refused:
-//! after the name was resolved, with no time between the look and the use. It must never race two
-//! connections: the permit stands for one.
+//! after the name was resolved, with no time between the look and the use. It must never hand out
+//! more than one connection, nor say a byte on the others: the permit stands for one.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{Secured, Socket, Target, Unreached};
 use crate::clock::Clock;
 use crate::resolve::{NoAddress, Resolver};
+
+/// How long an address may be silent before the next one is tried beside it.
+const HEAD_START: Duration = Duration::from_millis(250);
+/// Connections to one endpoint that are made at one time for one that is used.
+const RACING_MAX: usize = 3;
+
+type Connecting<'a> = Pin<Box<dyn Future<Output = Result<TcpStream, NoConnection>> + 'a>>;
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -98,8 +108,7 @@ impl Dialler {
         }
     }
 
-    /// Connects to one endpoint, address after address, each with its share of `longest`: one that
-    /// is silent leaves some for the next.
+    /// Connects to one endpoint, whichever of its addresses accepts.
     ///
     /// `begin` makes a connection of the socket, within the same time.
     pub(crate) fn dial<T, E, F, B>(
@@ -130,7 +139,7 @@ impl Dialler {
             let dialled = dialled.await;
             let dialled = dialled.unwrap_or(Err(NoConnection::Timeout));
             if dialled.is_err() {
-                target.shun(dialler.clock.now_us());
+                target.standing.shun(dialler.clock.now_us());
                 dialler.resolver.doubt(&target.endpoint.host);
             }
             dialled
@@ -148,29 +157,78 @@ impl Dialler {
     ) -> Result<TcpStream, NoConnection> {
         // Told apart from a silent endpoint: another machine has to be looked at.
         let asked = timeout(longest, self.resolver.addresses(&target.endpoint.host)).await;
-        let addresses = asked.map_err(|_| NoConnection::NameTimeout)??;
-        let share = longest / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
-        let mut last = NoConnection::Name(NoAddress);
-        for &address in addresses.iter() {
-            let address = SocketAddr::new(address, target.endpoint.port);
-            if self.is_forbidden(address) {
-                last = NoConnection::Forbidden;
-                continue;
-            }
-            match timeout(share, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) if self.leads_back(&stream, address) => {
-                    last = NoConnection::Forbidden;
-                }
-                Ok(Ok(stream)) => {
-                    // Without it small bodies wait for acknowledgements; nothing else fails.
-                    drop(stream.set_nodelay(true));
-                    return Ok(stream);
-                }
-                Ok(Err(error)) => last = NoConnection::Refused(error),
-                Err(_) => last = NoConnection::Timeout,
-            }
+        let asked = match asked {
+            Ok(asked) => asked.map_err(NoConnection::from),
+            Err(_) => Err(NoConnection::NameTimeout),
+        };
+        if let Some((at_us, error)) = self.resolver.about(&target.endpoint.host) {
+            let known = asked.as_deref().unwrap_or_default();
+            target.note_look_up(at_us, known, error);
         }
-        Err(last)
+        let addresses = asked?;
+        self.connect_any(&addresses, target.endpoint.port).await
+    }
+
+    /// Address after address, the next one as soon as one fails or has been silent for a while;
+    /// the first that accepts is the one, and the others are let go. The caller bounds the time.
+    async fn connect_any(
+        &self,
+        addresses: &[IpAddr],
+        port: u16,
+    ) -> Result<TcpStream, NoConnection> {
+        let mut left = alternating(addresses).into_iter();
+        let mut last = NoConnection::Name(NoAddress);
+        let mut running = Vec::new();
+        let mut head_start = Box::pin(sleep(Duration::ZERO));
+        poll_fn(|cx| {
+            loop {
+                let mut won = None;
+                running.retain_mut(|one: &mut Connecting<'_>| match one.as_mut().poll(cx) {
+                    Poll::Pending => true,
+                    Poll::Ready(Ok(stream)) => {
+                        won = Some(stream);
+                        false
+                    }
+                    Poll::Ready(Err(error)) => {
+                        last = error;
+                        false
+                    }
+                });
+                if let Some(stream) = won {
+                    return Poll::Ready(Ok(stream));
+                }
+                if !running.is_empty() && head_start.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                let Some(address) = left.next() else {
+                    let last = std::mem::replace(&mut last, NoConnection::Timeout);
+                    return match running.is_empty() {
+                        true => Poll::Ready(Err(last)),
+                        false => Poll::Pending,
+                    };
+                };
+                if running.len() >= RACING_MAX {
+                    drop(running.remove(0));
+                }
+                running.push(Box::pin(self.connect(SocketAddr::new(address, port))));
+                head_start = Box::pin(sleep(HEAD_START));
+            }
+        })
+        .await
+    }
+
+    async fn connect(&self, address: SocketAddr) -> Result<TcpStream, NoConnection> {
+        if self.is_forbidden(address) {
+            return Err(NoConnection::Forbidden);
+        }
+        let stream = TcpStream::connect(address).await;
+        let stream = stream.map_err(NoConnection::Refused)?;
+        if self.leads_back(&stream, address) {
+            return Err(NoConnection::Forbidden);
+        }
+        // Without it small bodies wait for acknowledgements; nothing else fails.
+        drop(stream.set_nodelay(true));
+        Ok(stream)
     }
 
     /// Both ends have one address, so it is this machine's, and a listener on all of them is there.
@@ -194,6 +252,23 @@ impl Dialler {
     }
 }
 
+/// One family after the other, beginning as the name server did: one that leads nowhere costs one
+/// head start.
+fn alternating(addresses: &[IpAddr]) -> Vec<IpAddr> {
+    let first = addresses.first().is_some_and(IpAddr::is_ipv6);
+    let of = |same: bool| {
+        let all = addresses.iter().copied();
+        all.filter(move |address| (address.is_ipv6() == first) == same)
+    };
+    let (mut own, mut other) = (of(true), of(false));
+    let mut mixed = Vec::with_capacity(addresses.len());
+    while mixed.len() < addresses.len() {
+        mixed.extend(own.next());
+        mixed.extend(other.next());
+    }
+    mixed
+}
+
 /// Link-local addresses, where clouds keep the credentials of the machine.
 fn is_link_local(address: IpAddr) -> bool {
     const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
@@ -206,6 +281,46 @@ fn is_link_local(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn families_take_turns() {
+        let of = |all: &[&str]| {
+            let all: Vec<IpAddr> = all.iter().map(|one| one.parse().unwrap()).collect();
+            let mixed = alternating(&all);
+            mixed
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(of(&["::1", "::2", "::3", "1.1.1.1"]), "::1 1.1.1.1 ::2 ::3");
+        assert_eq!(of(&["1.1.1.1", "2.2.2.2"]), "1.1.1.1 2.2.2.2");
+        assert_eq!(of(&["1.1.1.1", "::1", "2.2.2.2"]), "1.1.1.1 ::1 2.2.2.2");
+        assert_eq!(of(&[]), "");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_silent_address_costs_a_head_start_and_a_refusing_one_nothing() {
+        let clock = Clock::start();
+        let dialler = Dialler::new(Resolver::new(clock), clock, Vec::new());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        // Nobody listens on the first; TEST-NET-1 is silent, or unroutable at once.
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let began_us = clock.now_us();
+        let refusing = [ip("127.0.0.2"), ip("127.0.0.1")];
+        assert!(dialler.connect_any(&refusing, at.port()).await.is_ok());
+        assert!(clock.now_us() - began_us < 200_000);
+        let silent = [ip("192.0.2.1"), ip("169.254.169.254"), ip("127.0.0.1")];
+        assert!(dialler.connect_any(&silent, at.port()).await.is_ok());
+        assert!(clock.now_us() - began_us < 900_000);
+        let none = dialler.connect_any(&[], at.port()).await;
+        assert!(matches!(none, Err(NoConnection::Name(_))));
+        let forbidden = dialler
+            .connect_any(&[ip("169.254.169.254")], at.port())
+            .await;
+        assert!(matches!(forbidden, Err(NoConnection::Forbidden)));
+    }
 
     #[test]
     fn metadata_and_own_listeners_are_no_upstreams() {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::{Broken, Call, EndpointPool, Wire};
+use super::{Aim, Broken, Call, EndpointPool, Wire};
 
 /// What brings the answer. Dropping it ends the exchange at the upstream.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) enum Source {
         incoming: Incoming,
         wire: Box<Wire>,
         pool: Rc<EndpointPool>,
+        /// Counts the exchange at its endpoint.
+        aim: Option<Aim>,
     },
     Http2(Box<Call>),
 }
@@ -31,6 +33,14 @@ pub(crate) enum Cut {
 }
 
 impl Source {
+    /// The exchange counts at its endpoint until it ends.
+    pub(crate) fn keep(&mut self, counted: Option<Aim>) {
+        match self {
+            Self::Http1 { aim, .. } => *aim = counted,
+            Self::Http2(call) => call.keep(counted),
+        }
+    }
+
     /// Reads and writes what can be. Afterwards whoever waits for it looks again.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
         match self {

@@ -3,23 +3,44 @@
 //! Separate because it belongs to the process: every core and every route learns from what one of
 //! them met, and a new policy does not begin it anew. It must never hold a connection.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use compartment::policy::Endpoint;
 use rustls_pki_types::ServerName;
 
+use super::Standing;
 use super::secure::Secure;
 
-/// How long an endpoint that refused is tried only after the others.
-const SHUNNED_US: u64 = 1_000_000;
+/// Addresses of one name that are shown.
+const ADDRESSES_SHOWN_MAX: usize = 8;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) endpoint: Endpoint,
     pub(crate) secure: Option<Secured>,
-    shunned_until_us: AtomicU64,
+    pub(crate) standing: Standing,
+    /// For whoever looks; written by those who check and dial.
+    last_check: Mutex<Option<LastCheck>>,
+    last_look_up: Mutex<Option<LastLookUp>>,
+}
+
+/// How the last check ended.
+#[derive(Clone, Debug)]
+pub(crate) struct LastCheck {
+    pub(crate) at_us: u64,
+    pub(crate) error: Option<String>,
+}
+
+/// What the name of the endpoint led to when it was last dialled.
+#[derive(Clone, Debug)]
+pub(crate) struct LastLookUp {
+    /// When its name server said so.
+    pub(crate) at_us: u64,
+    pub(crate) addresses: Vec<IpAddr>,
+    /// The last question was not answered: these are the last good ones.
+    pub(crate) error: Option<String>,
 }
 
 /// By TLS.
@@ -31,21 +52,51 @@ pub(crate) struct Secured {
 }
 
 impl Target {
-    pub(crate) const fn new(endpoint: Endpoint, secure: Option<Secured>) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, secure: Option<Secured>) -> Self {
         Self {
             endpoint,
             secure,
-            shunned_until_us: AtomicU64::new(0),
+            standing: Standing::default(),
+            last_check: Mutex::default(),
+            last_look_up: Mutex::default(),
         }
     }
 
-    /// It refused: others are tried first for a while.
-    pub(crate) fn shun(&self, now_us: u64) {
-        let until_us = now_us.saturating_add(SHUNNED_US);
-        self.shunned_until_us.store(until_us, Ordering::Relaxed);
+    pub(crate) fn note_check(&self, at_us: u64, error: Option<String>) {
+        let mut kept = self
+            .last_check
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *kept = Some(LastCheck { at_us, error });
     }
 
-    pub(crate) fn is_shunned(&self, now_us: u64) -> bool {
-        now_us < self.shunned_until_us.load(Ordering::Relaxed)
+    pub(crate) fn last_check(&self) -> Option<LastCheck> {
+        let kept = self
+            .last_check
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        kept.clone()
+    }
+
+    pub(crate) fn note_look_up(&self, at_us: u64, addresses: &[IpAddr], error: Option<String>) {
+        let shown = addresses.iter().take(ADDRESSES_SHOWN_MAX).copied();
+        let look_up = LastLookUp {
+            at_us,
+            addresses: shown.collect(),
+            error,
+        };
+        let mut kept = self
+            .last_look_up
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *kept = Some(look_up);
+    }
+
+    pub(crate) fn last_look_up(&self) -> Option<LastLookUp> {
+        let kept = self
+            .last_look_up
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        kept.clone()
     }
 }

@@ -11,6 +11,7 @@
 )]
 
 mod answers;
+mod balancing;
 mod client;
 #[path = "../../../telemetry/tests/collector/mod.rs"]
 mod collector;
