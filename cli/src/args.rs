@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Check a policy file: exit 0 fine, 1 errors, 2 unreadable
     Check(CheckArgs),
-    /// Show the arithmetic of a limit
+    /// Show the arithmetic of a limit; exit 0 whatever its judgement
     Size(SizeArgs),
     /// Make a policy file the newest generation
     Apply(ApplyArgs),

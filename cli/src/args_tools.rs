@@ -72,7 +72,7 @@ pub(crate) struct TopArgs {
     /// Between two looks
     #[arg(long, value_name = "SPAN", default_value = "2s", value_parser = span)]
     pub(crate) interval: std::time::Duration,
-    /// End after so many looks [default: none on a terminal, else 2]
+    /// End after so many looks; rates need two [default: none on a terminal, else 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
     #[command(flatten)]

@@ -5,6 +5,7 @@
 
 use control_plane::document::{self, LoadError, Syntax};
 use control_plane::linter::{self, Finding, Severity};
+use control_plane::policy::Policy;
 use serde_json::{Value, json};
 
 use crate::args::Format;
@@ -25,7 +26,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         Err(other) => return Err(other),
     };
     let verdict = match document::load(&text, syntax) {
-        Ok(loaded) => Verdict::linted(&text, syntax, linter::lint(&loaded.policy)),
+        Ok(loaded) => Verdict::linted(&text, syntax, &loaded.policy),
         Err(error) => Verdict::refused(&error),
     };
     match args.output {
@@ -45,16 +46,24 @@ struct Verdict {
     fault_lines: String,
     /// What the linter says, each with its line.
     findings: Vec<(Option<u32>, Finding)>,
+    /// Routes, upstreams and tenants of a policy that keeps the rules.
+    counts: [usize; 3],
 }
 
 impl Verdict {
-    fn linted(text: &str, syntax: Syntax, findings: Vec<Finding>) -> Self {
+    fn linted(text: &str, syntax: Syntax, policy: &Policy) -> Self {
+        let findings = linter::lint(policy);
         let paths: Vec<_> = findings.iter().map(|finding| &finding.path).collect();
         let lines = document::lines_of(text, syntax, &paths);
         Self {
             faults: Vec::new(),
             fault_lines: String::new(),
             findings: lines.into_iter().zip(findings).collect(),
+            counts: [
+                policy.routes.len(),
+                policy.upstreams.len(),
+                policy.tenants.len(),
+            ],
         }
     }
 
@@ -77,6 +86,7 @@ impl Verdict {
             faults,
             fault_lines: printable_lines(&error.to_string()),
             findings: Vec::new(),
+            counts: [0; 3],
         }
     }
 
@@ -109,7 +119,13 @@ impl Verdict {
         let others = self.findings.len().saturating_sub(self.errors());
         let name = output::printable(name);
         out.push_str(&match (self.errors(), others) {
-            (0, 0) => format!("{name} is fine\n"),
+            (0, 0) => {
+                let [routes, upstreams, tenants] = self.counts;
+                format!(
+                    "{name} is fine: routes: {routes}, upstreams: {upstreams}, tenants: {tenants}; \
+                     every sum holds\n"
+                )
+            }
             (0, n) => format!("{name} is fine, with {n} to think about\n"),
             (errors, _) => format!("{name} has {errors} to put right\n"),
         });

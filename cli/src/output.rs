@@ -81,6 +81,8 @@ pub(crate) enum Side {
 pub(crate) struct Table {
     columns: Vec<(&'static str, Side)>,
     rows: Vec<Vec<String>>,
+    /// The last column is a sentence and is printed whole.
+    sentences: bool,
 }
 
 impl Table {
@@ -88,12 +90,26 @@ impl Table {
         Self {
             columns: columns.to_vec(),
             rows: Vec::new(),
+            sentences: false,
+        }
+    }
+
+    /// The same, the last column of which is a sentence that is never cut.
+    pub(crate) fn with_sentences(columns: &[(&'static str, Side)]) -> Self {
+        Self {
+            sentences: true,
+            ..Self::new(columns)
         }
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows
-            .push(cells.iter().map(|cell| bounded(&printable(cell))).collect());
+        let last = cells.len().saturating_sub(1);
+        let one = |(at, cell): (usize, &String)| match printable(cell) {
+            whole if self.sentences && at == last => whole,
+            text => bounded(&text),
+        };
+        let row = cells.iter().enumerate().map(one).collect();
+        self.rows.push(row);
     }
 
     /// The whole table, a line each, no blanks at line ends.
@@ -161,5 +177,10 @@ mod tests {
     #[test]
     fn long_cells_are_cut() {
         assert_eq!(bounded(&"x".repeat(500)).chars().count(), CELL_CHARS_MAX);
+        let mut table = Table::with_sentences(&[("key", Side::Left), ("why", Side::Left)]);
+        table.row(vec!["z".repeat(500), "x".repeat(500)]);
+        let text = table.text();
+        assert_eq!(text.matches('x').count(), 500);
+        assert_eq!(text.matches('z').count(), CELL_CHARS_MAX - 1);
     }
 }

@@ -83,6 +83,60 @@ fn a_store_that_differs_from_the_file_is_left_alone() {
     assert!(up.text().contains("apply"), "{}", up.text());
 }
 
+/// Flags that would have no effect are no start: a `--shadow` that nobody obeys refuses people.
+#[test]
+fn flags_that_the_store_does_not_follow_are_one_clear_line() {
+    let (folder, upstream) = (folder(), Upstream::start(true));
+    let quick = |limit| ["--upstream", upstream.url.as_str(), "--limit", limit];
+    let up = Process::up(folder.path(), "first", &quick("7"));
+    let changed = r#"{"limit": 8}"#;
+    let path = "/api/v1/compartments/route%2Fall";
+    assert_eq!(ask(up.dashboard(), "PATCH", path, changed).status, 200);
+    drop(up);
+    // The same flags again: what they made was changed since, and goes on.
+    let up = Process::up(folder.path(), "second", &quick("7"));
+    assert_eq!(up.compartment("route/all")["limit"], 8);
+    assert!(up.text().contains("changed since"), "{}", up.text());
+    drop(up);
+    for more in [&quick("9")[..], &[&quick("7")[..], &["--shadow"]].concat()] {
+        let output = run(folder.path(), &[UP, more].concat());
+        assert_eq!(output.status.code(), Some(1));
+        let line = one_line(&output);
+        for words in [
+            "generation 2",
+            "nothing was changed",
+            "bulkhead apply",
+            "--data-dir",
+        ] {
+            assert!(line.contains(words), "{words} in {line}");
+        }
+    }
+}
+
+/// Without a token nobody gets in, and the operator hears of it at once.
+#[test]
+fn a_start_without_a_token_says_that_nobody_can_sign_in() {
+    let folder = folder();
+    let open: Vec<&str> = UP
+        .iter()
+        .copied()
+        .filter(|arg| *arg != "--no-login")
+        .collect();
+    let up = Process::start(folder.path(), "up", &open, &[]);
+    assert!(
+        up.text()
+            .contains("BULKHEAD_ADMIN_TOKEN is not set: nobody can sign in"),
+        "{}",
+        up.text()
+    );
+    let page = get(up.dashboard(), "/login").body;
+    assert!(
+        page.contains("was started without <code>BULKHEAD_ADMIN_TOKEN"),
+        "{page}"
+    );
+    assert!(!page.contains("<form"), "{page}");
+}
+
 #[test]
 fn a_busy_port_is_one_clear_line() {
     let folder = folder();

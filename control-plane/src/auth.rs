@@ -83,6 +83,11 @@ impl Auth {
         }
     }
 
+    /// Whether there is a token that opens a session.
+    pub(crate) fn can_sign_in(&self) -> bool {
+        self.admin_token.is_some()
+    }
+
     /// Decides about one request.
     pub(crate) fn admit(
         &self,

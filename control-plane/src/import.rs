@@ -16,8 +16,7 @@ use crate::store::Store;
 pub(crate) async fn import(store: &Store, config: &Config) -> Result<(), StartError> {
     let newest = store.newest_number().await?;
     if newest > 0 {
-        compare(store, config, newest).await;
-        return Ok(());
+        return compare(store, config, newest).await;
     }
     let (document, comment) = match given(config)? {
         Some((document, name)) => (document, format!("imported from {name}")),
@@ -90,29 +89,43 @@ fn rules(error: LimitsError) -> String {
     }
 }
 
-/// Says so when the policy that was given is not the one in the store.
-async fn compare(store: &Store, config: &Config, newest: u64) {
+/// The generation of a store that was empty before.
+const FIRST: u64 = 1;
+
+/// Says so when the policy that was given is not the one in the store. Flags that never had an
+/// effect on this store are an error: somebody who says `--shadow` must not be served by a limit
+/// that refuses. Flags that made the first generation are what they were, and changed since.
+async fn compare(store: &Store, config: &Config, newest: u64) -> Result<(), StartError> {
     let (document, name) = match given(config) {
-        Ok(None) => return,
+        Ok(None) => return Ok(()),
         Ok(Some(given)) => given,
         Err(error) => {
             tracing::warn!("{error}; the store holds generation {newest}, which runs on");
-            return;
+            return Ok(());
         }
     };
-    let stored = store.generation(newest).await;
     let digest = document::digest(&document);
-    if stored.is_ok_and(|stored| stored.is_some_and(|stored| stored.about.digest == digest)) {
-        return;
+    if is_of(store, newest, &digest).await {
+        return Ok(());
     }
-    match &config.import {
-        Some(_) => tracing::warn!(
+    if config.import.is_some() {
+        tracing::warn!(
             "the store holds generation {newest}, which differs from {name}: nothing was \
              imported. To publish the file: bulkhead apply -f {name}"
-        ),
-        None => tracing::warn!(
-            "the store holds generation {newest}, which differs from {name}: nothing was \
-             changed. To publish another policy: bulkhead apply -f FILE"
-        ),
+        );
+    } else if is_of(store, FIRST, &digest).await {
+        tracing::warn!(
+            "the store holds generation {newest}, changed since {name} made the first: what it \
+             holds is served"
+        );
+    } else {
+        return Err(StartError::Differs { newest });
     }
+    Ok(())
+}
+
+/// Whether the generation has this digest.
+async fn is_of(store: &Store, number: u64, digest: &str) -> bool {
+    let stored = store.generation(number).await;
+    stored.is_ok_and(|stored| stored.is_some_and(|stored| stored.about.digest == digest))
 }

@@ -100,6 +100,17 @@ pub enum StartError {
         /// Every broken rule, one a line.
         rules: String,
     },
+    /// A policy on the command line that nobody would be served by.
+    #[error(
+        "the store holds generation {newest}, which differs from the command line (--upstream, \
+         --limit, --shadow): nothing was changed. They make a policy only while the store is \
+         empty: take another --data-dir, leave them out, or publish a policy with \
+         `bulkhead apply -f FILE`"
+    )]
+    Differs {
+        /// The newest generation.
+        newest: u64,
+    },
     /// No random numbers for a token.
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -252,6 +263,12 @@ async fn open(
 ) -> Result<(AppState, tokio::net::TcpListener), StartError> {
     let store = Store::open(&config.database_url).await?;
     import::import(&store, config).await?;
+    if config.admin_token.is_none() && !config.no_login {
+        tracing::warn!(
+            "BULKHEAD_ADMIN_TOKEN is not set: nobody can sign in. Set it (32 characters or more), \
+             or say --no-login while the dashboard is on loopback"
+        );
+    }
     let rollout = rollout::Rollout::new(store.clone()).await?;
     let own = listener.local_addr().map_err(StartError::Threads)?;
     let alerts = alerts::Alerts::open(config.alerts.clone(), store.clone(), own).await?;
@@ -285,7 +302,10 @@ async fn open(
 fn router(state: AppState, observed: Arc<observed::Observed>) -> Router {
     Router::new()
         .nest("/api/v1", api::router())
-        .route("/metrics", axum::routing::get(metrics::show))
+        .route(
+            "/metrics",
+            axum::routing::get(metrics::show).with_state(Arc::clone(&observed)),
+        )
         .merge(pages::router())
         .fallback(pages::missing)
         // Who may: innermost, so that its refusals are named and carry the headers too.

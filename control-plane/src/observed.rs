@@ -19,7 +19,7 @@ use telemetry::{
 };
 
 use crate::clock;
-use crate::fleet::GatewayState;
+use crate::metrics;
 use crate::state::AppState;
 
 /// Kinds of answers that are counted apart; all routes, methods and statuses there are fit in.
@@ -74,37 +74,7 @@ impl Source for Observed {
     }
 
     fn families(&self) -> Vec<Family> {
-        let newest = self.state.rollout.current().about.number;
-        let mut generation = Family::new(Instrument::Generation);
-        // A gateway in the same process says which one runs.
-        let kind = vec![(Label::Kind, Text::from("newest"))];
-        generation.push(kind, Figure::Whole(newest));
-        let connected = self.state.fleet.gateways(newest, clock::now());
-        let connected: Vec<_> = connected
-            .iter()
-            .filter(|gateway| gateway.connected)
-            .collect();
-        let mut gateways = Family::new(Instrument::Gateways);
-        for (state, name) in [
-            (GatewayState::Running, "running"),
-            (GatewayState::Lagging, "lagging"),
-            (GatewayState::Refused, "refused"),
-        ] {
-            let count = connected
-                .iter()
-                .filter(|gateway| gateway.state == state)
-                .count();
-            let figure = Figure::Whole(u64::try_from(count).unwrap_or(u64::MAX));
-            gateways.push(vec![(Label::State, Text::from(name))], figure);
-        }
-        let mut alerts = Family::new(Instrument::AlertActive);
-        for (cause, severity, count) in self.state.alerts.counts() {
-            let labels = vec![
-                (Label::Alert, Text::from(cause.alert_name())),
-                (Label::Severity, Text::from(severity.as_str())),
-            ];
-            alerts.push(labels, Figure::Whole(count));
-        }
+        let mut families = metrics::families(&self.state);
         let mut calls = Family::new(Instrument::ServerDuration);
         let durations = self
             .durations
@@ -113,7 +83,8 @@ impl Source for Observed {
         for (call, sum) in &*durations {
             calls.push(labels(call), Figure::Durations(Box::new(sum.clone())));
         }
-        vec![generation, gateways, alerts, calls]
+        families.push(calls);
+        families
     }
 }
 

@@ -79,7 +79,7 @@ impl Reading {
         Self {
             key: figures.key.clone(),
             level: figures.level,
-            state: State::of(figures).after(lately.rejected),
+            state: state_of(figures, lately),
             mode: figures.mode,
             limit: figures.limit.slots().map(u64::from),
             candidate: figures.candidate.map(u64::from),
@@ -111,7 +111,7 @@ impl Reading {
     /// Adds the figures of another gateway.
     pub fn add(&mut self, figures: &Figures, lately: Lately) {
         let limit = figures.limit.slots().map(u64::from);
-        let state = State::of(figures).after(lately.rejected);
+        let state = state_of(figures, lately);
         match state.cmp(&self.state) {
             Ordering::Less => {}
             Ordering::Equal => self.in_this_state = self.in_this_state.saturating_add(1),
@@ -287,6 +287,15 @@ impl Reading {
     }
 }
 
+/// What was refused before a limit was put in shadow is no problem of now.
+fn state_of(figures: &Figures, lately: Lately) -> State {
+    let refused = match figures.mode {
+        Mode::Enforce => lately.rejected,
+        Mode::Shadow | Mode::Off => 0,
+    };
+    State::of(figures).after(refused)
+}
+
 /// Since the compartment was made, on one gateway.
 const fn counted_us(figures: &Figures) -> u64 {
     figures
@@ -379,6 +388,25 @@ mod tests {
             (look(&[two.clone()]).would_refuse(), look(&[two]).candidate),
             (9, Some(5))
         );
+    }
+
+    #[test]
+    fn what_was_refused_before_a_limit_was_in_shadow_is_no_problem_of_now() {
+        let mut one = figures("route/a", Level::Route, 1, 4, 10);
+        one.rejected = [(Rejection::RouteFull, 3)].into();
+        let state = |mode| {
+            let now = [Figures {
+                mode,
+                ..one.clone()
+            }];
+            let look = Look {
+                now: &now,
+                earlier: Some(&[]),
+            };
+            Reading::sum([look]).pop().unwrap().state
+        };
+        assert_eq!(state(Mode::Enforce), State::Rejecting);
+        assert_eq!(state(Mode::Shadow), State::Busy);
     }
 
     #[test]

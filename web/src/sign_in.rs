@@ -11,21 +11,33 @@ use askama::Template;
 pub struct SignIn {
     /// Where to go afterwards: a path of this server.
     pub next: String,
+    /// Whether there is a token that opens it.
+    pub possible: bool,
     /// What went wrong last time.
     pub error: Option<&'static str>,
 }
 
 impl SignIn {
-    /// Fresh, and after a wrong token.
+    /// Fresh, after a wrong token, and where nobody can sign in.
     pub fn samples() -> Vec<(&'static str, Self)> {
         let fresh = Self {
             next: "/compartments/route%2Fcheckout".to_owned(),
+            possible: true,
             error: None,
+        };
+        let impossible = Self {
+            possible: false,
+            ..fresh.clone()
         };
         let refused = Self {
             next: "/\"><script>alert(1)</script>".to_owned(),
+            possible: true,
             error: Some("That is not the admin token of this control plane."),
         };
-        vec![("fresh", fresh), ("refused", refused)]
+        vec![
+            ("fresh", fresh),
+            ("refused", refused),
+            ("impossible", impossible),
+        ]
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
 
 fn findings(said: &Value) -> Table {
     let names = ["severity", "rule", "from", "path", "message"];
-    let mut table = Table::new(&names.map(|name| (name, Side::Left)));
+    let mut table = Table::with_sentences(&names.map(|name| (name, Side::Left)));
     for row in rows(said, "findings") {
         table.row(names.iter().map(|name| cell(row, name)).collect());
     }
@@ -136,7 +136,7 @@ fn gateways(said: &Value) -> Table {
 }
 
 fn alerts(said: &Value) -> Table {
-    let mut table = Table::new(&[
+    let mut table = Table::with_sentences(&[
         ("state", Side::Left),
         ("severity", Side::Left),
         ("compartment", Side::Left),

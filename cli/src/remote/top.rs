@@ -82,10 +82,10 @@ fn counters(row: &Value) -> (u64, u64) {
     (arrived.unwrap_or(0), total(row, "rejected").unwrap_or(0))
 }
 
-/// `12/s` of what was counted in between; nothing at the first look.
+/// `12/s` of what was counted in between; a dash at the first look.
 fn rate(before: Option<u64>, now: u64, between: Option<Duration>) -> String {
     let Some((before, between)) = before.zip(between) else {
-        return String::new();
+        return "-".to_owned();
     };
     // A counter that went down began anew.
     let passed = if now < before { now } else { now - before };

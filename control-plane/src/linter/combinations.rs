@@ -1,8 +1,8 @@
 //! One route's own numbers against each other, at the border of each rule. Separate because the
 //! table outgrew the other cases; a row must never look at more than the findings.
 
-use super::lint;
-use super::tests::{IDENTIFY, policy_with};
+use super::tests::{IDENTIFY, check, policy, policy_with};
+use super::{Severity, lint};
 
 /// More keys of the compartment | more lines of the route | severity, rule and path below
 /// `routes[0]`, or how many findings | words of the first one's message, by commas.
@@ -27,6 +27,10 @@ stream = { limit = 140, idle="60s", max_age="60s" } | | |
 stream = { limit = 141, idle="60s" } | | warning L12 compartment.stream.limit | 141, 140 spare
 stream = { limit = 2, idle="61s", max_age="60s" } | | 1 | 61 s, 60 s
 stream = { limit = 0 } | | |
+mode = "off", candidate = 20 | | warning effect compartment.candidate | limit = 20, shadow
+mode = "off" | | |
+mode = "shadow", candidate = 20 | | |
+stream = { limit = 2, grpc = true } | | warning protocol compartment.stream.grpc | http2 = true
 class_reserve = 2 | | warning effect compartment.class_reserve | standard, sheddable
 class_reserve = 2 | identify | |
 class_reserve = 2 | class = "sheddable" | warning effect compartment.class_reserve | 30 - 2 = 28
@@ -62,4 +66,54 @@ fn combinations_are_judged_at_their_border() {
             );
         }
     }
+}
+
+/// Places to wait where nobody ever waits.
+#[test]
+fn a_queue_that_nobody_can_stand_in_is_told() {
+    let with = |limit: compartment::Limit| {
+        let mut policy = policy("", "queue = 4, queue_wait = \"20ms\"", "");
+        policy.routes[0].compartment.limit = limit;
+        policy
+    };
+    let path = "routes[0].compartment.queue";
+    check(
+        &with(compartment::Limit::UNLIMITED),
+        &[(
+            Severity::Warning,
+            "effect",
+            path,
+            &["4 places", "unlimited"],
+        )],
+    );
+    check(
+        &with(compartment::Limit::CLOSED),
+        &[(
+            Severity::Warning,
+            "effect",
+            path,
+            &["4 places", "limit 0 closes"],
+        )],
+    );
+    check(&with(compartment::Limit::new(30).unwrap()), &[]);
+}
+
+/// gRPC over HTTP/1.1 is told in the table of combinations; this is the other way round.
+#[test]
+fn what_http2_to_the_upstream_takes_away_is_told() {
+    let path = "routes[0].compartment.stream";
+    check(
+        &policy("http2 = true", "stream = { limit = 2 }", ""),
+        &[(
+            Severity::Info,
+            "protocol",
+            path,
+            &["WebSocket", "grpc = true"],
+        )],
+    );
+    check(
+        &policy("http2 = true", "stream = { limit = 2, grpc = true }", ""),
+        &[],
+    );
+    check(&policy("http2 = true", "", ""), &[]);
 }

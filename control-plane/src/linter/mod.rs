@@ -6,6 +6,7 @@
 
 mod assumed;
 mod bounds;
+mod protocols;
 mod reach;
 mod shape;
 mod slices;

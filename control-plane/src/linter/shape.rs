@@ -5,10 +5,10 @@
 
 use std::collections::HashMap;
 
-use compartment::Limit;
 use compartment::policy::{Identifier, Path, Policy, Route, Unknown};
+use compartment::{Limit, Mode};
 
-use super::{Finding, Severity, bounds, reach};
+use super::{Finding, Severity, bounds, protocols, reach};
 
 /// The most places to wait that need no second thought.
 const QUEUE_PLACES_FEW: u32 = 9;
@@ -41,6 +41,8 @@ pub(super) fn lint_route(path: &Path, policy: &Policy, route: &Route, findings: 
     }
     bounds::lint(path, route, findings);
     reach::lint(path, policy, route, findings);
+    protocols::lint(path, policy, route, findings);
+    unjudged(&here, route, findings);
     let unlimited = compartment.limit == Limit::UNLIMITED;
     let without_effect = [
         (
@@ -72,6 +74,28 @@ pub(super) fn lint_route(path: &Path, policy: &Policy, route: &Route, findings: 
                 format!("has no effect: {why}"),
             ));
         }
+    }
+}
+
+/// What a limit that fills never, or always, or not at all, leaves without effect.
+fn unjudged(here: &Path, route: &Route, findings: &mut Vec<Finding>) {
+    let own = &route.compartment;
+    let places = own.queue;
+    let why = match own.limit.slots() {
+        None => Some("the limit is unlimited, so nobody waits for a slot"),
+        Some(0) => Some("limit 0 closes the route, and a closed route refuses at once"),
+        Some(_) => None,
+    };
+    if let Some(why) = why.filter(|_| places > 0) {
+        let message = format!("{places} places to wait have no effect: {why}");
+        findings.push(warning("effect", here.key("queue"), message));
+    }
+    if let (Some(candidate), Mode::Off) = (own.candidate, own.mode) {
+        let message = format!(
+            "mode \"off\" puts no limit in force that candidate {candidate} could stand beside; to \
+             watch {candidate} and refuse nobody, write limit = {candidate} and mode = \"shadow\""
+        );
+        findings.push(warning("effect", here.key("candidate"), message));
     }
 }
 

@@ -6,7 +6,7 @@ use wire::document::{Syntax, load};
 use super::*;
 
 /// A policy of two routes over one upstream; `route` are more lines of the first.
-fn policy(upstream: &str, compartment: &str, route: &str) -> Policy {
+pub(super) fn policy(upstream: &str, compartment: &str, route: &str) -> Policy {
     policy_with("", upstream, compartment, route)
 }
 
@@ -51,7 +51,7 @@ pub(super) fn policy_with(tables: &str, upstream: &str, compartment: &str, route
 }
 
 /// Exactly these findings: severity, rule, path, and words of the message.
-fn check(policy: &Policy, want: &[(Severity, &str, &str, &[&str])]) {
+pub(super) fn check(policy: &Policy, want: &[(Severity, &str, &str, &[&str])]) {
     let findings = lint(policy);
     let seen: Vec<_> = findings
         .iter()

@@ -31,10 +31,15 @@ struct Sent {
     next: String,
 }
 
-pub(super) async fn show(view: Result<Query<View>, QueryRejection>, request: Request) -> Response {
+pub(super) async fn show(
+    State(state): State<AppState>,
+    view: Result<Query<View>, QueryRejection>,
+    request: Request,
+) -> Response {
     let Query(view) = view.unwrap_or_default();
     let page = SignIn {
         next: own_page(&view.next).to_owned(),
+        possible: state.auth.can_sign_in(),
         error: None,
     };
     answer(StatusCode::OK, &page, id_of(request.extensions()))
@@ -70,6 +75,7 @@ pub(super) async fn enter(State(state): State<AppState>, request: Request) -> Re
             let error = Some("That is not the admin token of this control plane.");
             let page = SignIn {
                 next: next.to_owned(),
+                possible: state.auth.can_sign_in(),
                 error,
             };
             answer(StatusCode::UNAUTHORIZED, &page, &request_id)

@@ -39,6 +39,8 @@ pub(super) struct Ledger {
     /// A compartment that was never seen may be an old one.
     unsure: bool,
     missed: Missed,
+    /// Its wall clock against ours, at the last report.
+    skew_ms: i64,
 }
 
 impl Ledger {
@@ -65,6 +67,9 @@ impl Ledger {
         if mark.sequence <= self.sequence {
             return Taken::Late;
         }
+        if mark.at_unix_ms > 0 {
+            self.skew_ms = mark.at_unix_ms.saturating_sub(received.unix_ms);
+        }
         let offset_ms = self.place.offset_ms(received.unix_ms, mark.uptime_us);
         let span_us = mark.uptime_us.saturating_sub(self.uptime_us);
         let interval = Interval {
@@ -87,6 +92,11 @@ impl Ledger {
 
     pub(super) const fn missed(&self) -> Missed {
         self.missed
+    }
+
+    /// How far ahead its wall clock is; 0 from a gateway that does not tell.
+    pub(super) const fn skew_ms(&self) -> i64 {
+        self.skew_ms
     }
 
     /// Walks the last report and this one side by side.

@@ -165,9 +165,24 @@ pub struct Missed {
     pub arrived: u64,
 }
 
+impl Missed {
+    fn add(&mut self, more: Self) {
+        self.gaps = self.gaps.saturating_add(more.gaps);
+        self.us = self.us.saturating_add(more.us);
+        self.arrived = self.arrived.saturating_add(more.arrived);
+    }
+}
+
 /// The accounts of all gateways.
 #[derive(Clone, Debug, Default)]
-pub struct Readings(Arc<Mutex<HashMap<Arc<str>, Account>>>);
+pub struct Readings(Arc<Mutex<Accounts>>);
+
+#[derive(Debug, Default)]
+struct Accounts {
+    known: HashMap<Arc<str>, Account>,
+    /// What was missed of gateways that are forgotten: a sum never goes down.
+    gone: Missed,
+}
 
 #[derive(Debug)]
 struct Account {
@@ -195,27 +210,43 @@ impl Readings {
     /// What could not be read of this gateway.
     pub fn missed(&self, gateway: &str) -> Missed {
         let accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let ledger = accounts.get(gateway).map(|known| Arc::clone(&known.ledger));
-        drop(accounts);
-        let missed = |ledger: Arc<Mutex<Ledger>>| {
-            let ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            ledger.missed()
-        };
-        ledger.map(missed).unwrap_or_default()
+        let account = accounts.known.get(gateway);
+        account.map_or_else(Missed::default, |account| account.look(Ledger::missed))
+    }
+
+    /// What could not be read of any gateway since the start, and how far off the wall clock is
+    /// that is furthest off, in milliseconds.
+    pub fn missed_all(&self) -> (Missed, i64) {
+        let accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut sum, mut skew_ms) = (accounts.gone, 0_i64);
+        for account in accounts.known.values() {
+            sum.add(account.look(Ledger::missed));
+            let own = account.look(Ledger::skew_ms);
+            if own.unsigned_abs() > skew_ms.unsigned_abs() {
+                skew_ms = own;
+            }
+        }
+        (sum, skew_ms)
     }
 
     fn account(&self, gateway: &str, now: Instant) -> Option<(Arc<str>, Arc<Mutex<Ledger>>)> {
         let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((name, known)) = accounts.get_key_value(gateway) {
-            let found = (Arc::clone(name), Arc::clone(&known.ledger));
-            if let Some(known) = accounts.get_mut(gateway) {
+        let Accounts { known, gone } = &mut *accounts;
+        if let Some((name, found)) = known.get_key_value(gateway) {
+            let found = (Arc::clone(name), Arc::clone(&found.ledger));
+            if let Some(known) = known.get_mut(gateway) {
                 known.heard = now;
             }
             return Some(found);
         }
-        let is_silent = |known: &Account| now.saturating_duration_since(known.heard) > SILENT_MAX;
-        accounts.retain(|_, known| !is_silent(known));
-        if accounts.len() >= GATEWAYS_MAX {
+        known.retain(|_, known| {
+            let is_silent = now.saturating_duration_since(known.heard) > SILENT_MAX;
+            if is_silent {
+                gone.add(known.look(Ledger::missed));
+            }
+            !is_silent
+        });
+        if known.len() >= GATEWAYS_MAX {
             return None;
         }
         let (name, ledger) = (Arc::<str>::from(gateway), Arc::default());
@@ -223,8 +254,14 @@ impl Readings {
             heard: now,
             ledger: Arc::clone(&ledger),
         };
-        accounts.insert(Arc::clone(&name), account);
+        known.insert(Arc::clone(&name), account);
         Some((name, ledger))
+    }
+}
+
+impl Account {
+    fn look<T>(&self, at: impl FnOnce(&Ledger) -> T) -> T {
+        at(&self.ledger.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

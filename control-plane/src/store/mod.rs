@@ -105,6 +105,7 @@ pub enum Written {
 #[derive(Clone, Debug)]
 pub struct Store {
     database: Database,
+    path: Arc<std::path::Path>,
     epoch: Arc<str>,
     writes: TaskTracker,
     changed: Arc<Notify>,
@@ -119,6 +120,7 @@ impl Store {
         let (writes, changed) = (TaskTracker::new(), Arc::new(Notify::new()));
         Ok(Self {
             database,
+            path: path.into(),
             epoch,
             writes,
             changed,
@@ -128,6 +130,15 @@ impl Store {
     /// Names this store: numbers of two stores say nothing about each other.
     pub fn epoch(&self) -> &str {
         &self.epoch
+    }
+
+    /// How large the file is, with its log.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        let mut log = self.path.as_os_str().to_owned();
+        log.push("-wal");
+        let length =
+            |path: &std::path::Path| std::fs::metadata(path).map_or(0, |about| about.len());
+        length(&self.path).saturating_add(length(std::path::Path::new(&log)))
     }
 
     /// The newest number; 0 when there is none.

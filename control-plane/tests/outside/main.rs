@@ -15,6 +15,7 @@ mod events;
 mod history;
 mod kill;
 mod limits;
+mod metrics;
 mod pages;
 mod pages_fields;
 mod pages_list;
