@@ -22,6 +22,7 @@ mod observed;
 mod pages;
 mod past;
 pub mod readings;
+mod refused;
 mod request_id;
 pub mod rollout;
 mod serve;
@@ -281,6 +282,7 @@ async fn open(
         watched: watched::Watched::default(),
         live: live::Live::default(),
         past: past::Past::default(),
+        newest: refused::Newest::default(),
         events: events::Events::default(),
         page_streams: pages::PageStreams::default(),
         alerts,

@@ -21,6 +21,7 @@ use crate::live::Live;
 use crate::pages::PageStreams;
 use crate::past::Past;
 use crate::readings::Readings;
+use crate::refused::Newest;
 use crate::rollout::{Published, Rollout};
 use crate::store::{Store, StoreError};
 use crate::watched::Watched;
@@ -38,6 +39,7 @@ pub struct AppState {
     pub(crate) history: History,
     pub(crate) live: Live,
     pub(crate) past: Past,
+    pub(crate) newest: Newest,
     pub(crate) events: Events,
     pub(crate) page_streams: PageStreams,
     pub(crate) advice: Book,

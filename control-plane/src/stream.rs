@@ -293,7 +293,9 @@ impl Link {
         }
     }
 
-    fn reported(&mut self, report: Report) -> bool {
+    fn reported(&mut self, mut report: Report) -> bool {
+        let newest = std::mem::take(&mut report.newest);
+        self.state.newest.record(&self.id, newest, clock::unix_ms());
         let generation = if self.same_store {
             report.generation
         } else {

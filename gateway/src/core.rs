@@ -18,6 +18,7 @@ use crate::headers::PeerText;
 use crate::http_stats::{Durations, Place, Verb};
 use crate::ids::{Ids, RequestId};
 use crate::live_policy::{Live, LivePolicy, LiveRoute, LiveStreams};
+use crate::newest::Gates;
 use crate::now::Now;
 use crate::outcomes::Outcomes;
 use crate::resolve::Resolver;
@@ -62,6 +63,8 @@ pub(crate) struct Core {
     snapshot: RefCell<(u64, Option<Rc<Snapshot>>)>,
     peers: RefCell<Vec<Option<KnownPeer>>>,
     logged: Cell<(u64, u32)>,
+    /// When rejections are noted for the next report.
+    pub(crate) gates: Gates,
 }
 
 type KnownPeer = (IpAddr, Rc<PeerText>);
@@ -146,6 +149,7 @@ impl Core {
             snapshot: RefCell::new((u64::MAX, None)),
             peers: RefCell::new(vec![None; PEERS_MAX]),
             logged: Cell::new((0, 0)),
+            gates: Gates::default(),
         })
     }
 

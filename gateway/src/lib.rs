@@ -33,6 +33,7 @@ mod last_good;
 mod least_rate;
 mod live_policy;
 mod metrics;
+mod newest;
 mod now;
 mod oldest;
 mod outcomes;

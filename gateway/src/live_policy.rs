@@ -22,6 +22,7 @@ use crate::fallback::{KeptStats, Ladder};
 use crate::field_rules::FieldRules;
 use crate::http_stats::HttpStats;
 use crate::least_rate::LeastRate;
+use crate::newest::Newest;
 use crate::outcomes::Outcomes;
 use crate::route::RouteTable;
 use crate::running::{Mark, Tables};
@@ -53,6 +54,7 @@ pub(crate) struct Live {
     pub(crate) outcomes: Outcomes,
     pub(crate) via: Via,
     pub(crate) http: HttpStats,
+    pub(crate) newest: Newest,
     pub(crate) dependencies: Dependencies,
     pub(crate) least_rate: LeastRate,
 }
@@ -166,6 +168,7 @@ impl Live {
             outcomes: Outcomes::default(),
             via: Via::random(),
             http: HttpStats::default(),
+            newest: Newest::default(),
             dependencies: Dependencies::default(),
             least_rate,
         })

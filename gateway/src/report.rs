@@ -170,6 +170,7 @@ impl Reporter {
             dropped_spans: dropped.spans,
             dropped_logs: dropped.logs,
             dropped_access_lines: self.tell.access_lines_dropped(),
+            newest: self.live.newest.take(uptime_us),
         }
     }
 }

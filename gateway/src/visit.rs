@@ -4,6 +4,7 @@
 //! ends early becomes an answer here, counted and logged once. It must never hold a permit.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use compartment::Refusal;
@@ -22,6 +23,7 @@ use crate::headers::TRACEPARENT;
 use crate::held_body::AnswerBody;
 use crate::ids::{RequestId, trace_id};
 use crate::live_policy::LivePolicy;
+use crate::newest::Noted;
 use crate::reason::Reason;
 use crate::streams::is_grpc;
 use crate::tenant::Who;
@@ -178,6 +180,7 @@ impl Visit {
     pub(crate) fn count(&self, stop: &Stop) {
         self.core.outcomes().count(stop.reason);
         self.log(stop);
+        self.note(stop);
     }
 
     /// The error, where nothing stands in for it. `room` is a map whose room is used again.
@@ -260,6 +263,24 @@ impl Visit {
             trail.answered(answer.status(), bytes);
         }
         answer.map(|body| AnswerBody::Own((!self.is_head && !body.is_empty()).then_some(body)))
+    }
+
+    /// A sample of the newest rejections, for the page of the compartment.
+    fn note(&self, stop: &Stop) {
+        let Some(refusal) = &stop.refusal else { return };
+        if !self.core.gates.opens(&refusal.key, self.arrived_us) {
+            return;
+        }
+        let lane = self.lane.as_ref().map(|lane| &lane.0);
+        let tenant = lane.and_then(|lane| admission::name_of(&lane.policy, self.who));
+        self.core.live.newest.note(Noted {
+            key: Arc::clone(&refusal.key),
+            reason: stop.reason.as_str(),
+            tenant: tenant.map(str::to_owned),
+            trace_id: self.trace_hex(),
+            request_id: self.request_id.as_text().unwrap_or_default().to_owned(),
+            at_us: self.arrived_us,
+        });
     }
 
     /// A refusal by a limit, sampled: a line for each would make a flood of requests a flood of

@@ -4,10 +4,10 @@
 //! never touched by a refresh. It must never show a gateway that is gone as part of a sum.
 
 use askama::Template;
-use compartment::{Figures, Level, Mode};
+use compartment::{Figures, Level, Mode, Rejection};
 
 use crate::{
-    Ask, Bar, Edit, Effective, Frame, GatewayRow, Holders, NotIsolated, OverTime, Reading,
+    Ask, Bar, Edit, Effective, Frame, GatewayRow, Holders, Moment, NotIsolated, OverTime, Reading,
     ReasonRow, Settable, SpareUse, State, Times, edit::COMMENT_CHARS_MAX, reason_rows, text, url,
 };
 
@@ -55,6 +55,8 @@ pub struct CompartmentPage {
     pub findings: Vec<FindingRow>,
     /// What it did over time; `None` for one of which nothing is kept.
     pub over_time: Option<OverTime>,
+    /// The newest rejections, a sample.
+    pub newest: Vec<RejectedRow>,
     /// The form that asks what another limit would do; `None` without a limit of its own.
     pub ask: Option<Ask>,
 }
@@ -68,6 +70,35 @@ pub struct FindingRow {
     pub path: String,
     /// The arithmetic.
     pub message: String,
+}
+
+/// One rejection, with what finds the request again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RejectedRow {
+    /// When.
+    pub at: Moment,
+    /// Why.
+    pub reason: Rejection,
+    /// Of which tenant; empty: nobody's.
+    pub tenant: String,
+    /// Which gateway refused.
+    pub gateway: String,
+    /// Empty: the request is in no trace.
+    pub trace_id: String,
+    /// As the client was told.
+    pub request_id: String,
+}
+
+impl RejectedRow {
+    /// Why, in a few words.
+    pub const fn title(&self) -> &'static str {
+        crate::reason::title(self.reason)
+    }
+
+    /// The page of the tenant.
+    pub fn tenant_href(&self) -> String {
+        url::compartment(&format!("tenant/{}", self.tenant))
+    }
 }
 
 /// One gateway's part.

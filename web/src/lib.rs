@@ -39,7 +39,7 @@ mod times;
 pub mod url;
 
 pub use self::alerts::{ALERTS_MAX, AlertCount, AlertRow, AlertsPage, Receivers, RuleRow};
-pub use self::compartment::{CompartmentPage, FindingRow, PARTS_MAX, Part};
+pub use self::compartment::{CompartmentPage, FindingRow, PARTS_MAX, Part, RejectedRow};
 pub use advice::{
     AdvicePage, AdviceRow, AdviceView, Advised, Answered, Ask, CARDS_MAX, FINDINGS_MAX, FoundRow,
 };

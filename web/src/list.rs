@@ -83,6 +83,24 @@ impl ListRow {
         reason::in_words(&self.reading.rejected)
     }
 
+    /// The same in a line: `5 min 99 %, 1 h 24 %, 24 h 1.2 %`.
+    pub fn full_words(&self) -> String {
+        let words = self.full().map(|(over, share)| format!("{over} {share}"));
+        words.join(", ")
+    }
+
+    /// True when it is known to have had room all day.
+    pub fn is_never_full(&self) -> bool {
+        let Saturated {
+            of_5min,
+            of_hour,
+            of_day,
+        } = self.saturated;
+        [of_5min, of_hour, of_day]
+            .into_iter()
+            .all(|share| share == Some(0))
+    }
+
     /// Over which time, how much of it.
     pub fn full(&self) -> [(&'static str, String); 3] {
         let Saturated {

@@ -12,6 +12,8 @@ pub struct OverTime {
     pub range: &'static str,
     /// In flight, limit, refusals; `None` while nothing is recorded.
     pub trend: Option<Trend>,
+    /// The same by gateway; empty where rows are kept for all together.
+    pub split: Vec<(String, Trend)>,
     /// How long permits were held in that time.
     pub hold: Option<HoldChart>,
     /// Why there are no figures, when the history is away.
@@ -21,6 +23,18 @@ pub struct OverTime {
 }
 
 impl OverTime {
+    /// Most gateways that are drawn apart.
+    pub const SPLIT_MAX: usize = 12;
+
+    /// One scale for all gateways.
+    pub fn split_top(&self) -> u64 {
+        self.split
+            .iter()
+            .map(|(_, trend)| trend.top())
+            .max()
+            .unwrap_or(1)
+    }
+
     /// The offered ranges: name in the address, words, seconds.
     pub const RANGES: [(&'static str, &'static str, i64); 4] = [
         ("15m", "15 minutes", 900),

@@ -33,6 +33,8 @@ pub const FALLBACK_STEPS_MAX: usize = 8;
 pub const FAILURES_MAX: usize = 32;
 /// The longest of those reasons.
 pub const FAILURE_BYTES_MAX: usize = 64;
+/// Most rejections that one report tells by themselves.
+pub const REPORT_REJECTED_MAX: usize = 500;
 /// Longest key of a compartment: two names of 128 bytes and the words around them.
 pub const KEY_BYTES_MAX: usize = 320;
 /// Most faults in one refusal; the checker stops there too.
@@ -256,7 +258,8 @@ pub fn bounded_text(text: &str, bytes_max: usize) -> String {
     kept
 }
 
-fn is_key(key: &str) -> bool {
+/// True for text that can be the key of a compartment.
+pub fn is_key(key: &str) -> bool {
     let fits = (1..=KEY_BYTES_MAX).contains(&key.len());
     fits && key
         .bytes()

@@ -9,6 +9,7 @@ use serde_json::{Map, Value as Json, json};
 use web::{Holder, Watch, effective_values};
 
 use crate::pages;
+use crate::refused::Refused;
 use crate::rollout::Published;
 use crate::state::AppState;
 
@@ -52,6 +53,11 @@ pub(super) fn members(
         |one| json!({ "name": one.name, "value": plain(&one.value), "from": one.origin.words() }),
     );
     body.insert("effective".to_owned(), values.collect());
+    let newest = state.newest.of(&key.to_string());
+    body.insert(
+        "newest_rejections".to_owned(),
+        newest.iter().map(refused).collect(),
+    );
     let findings = pages::findings(current, policy, &key.to_string());
     let findings = findings
         .into_iter()
@@ -78,6 +84,19 @@ fn watch(watch: &Watch) -> Json {
         "peak": watch.reading.as_ref().map(|reading| reading.peak_max),
         "says": watch.word(),
         "gateways_left_out": watch.elsewhere,
+    })
+}
+
+/// One rejection, with what finds the request again.
+fn refused(refused: &Refused) -> Json {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    json!({
+        "at": super::series::moment(refused.at_ms),
+        "reason": refused.reason,
+        "tenant": text(&refused.tenant),
+        "gateway": &*refused.gateway,
+        "trace_id": text(&refused.trace_id),
+        "request_id": text(&refused.request_id),
     })
 }
 

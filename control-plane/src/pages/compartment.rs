@@ -11,17 +11,21 @@ use compartment::{Key, Level, Limit};
 use http::StatusCode;
 use serde::Deserialize;
 use web::{
-    Ask, CompartmentPage, FindingRow, Holders, PARTS_MAX, Settable, Template as _,
+    Ask, CompartmentPage, FindingRow, Holders, PARTS_MAX, RejectedRow, Settable, Template as _,
     effective_values, not_isolated,
 };
 
 use super::edit_sent::fresh;
-use super::frame::Asked;
+use super::frame::{Asked, moment};
 use super::readings::Snapshot;
 use super::{PageError, advice, held, html, over_time};
+use crate::refused::Refused;
 use crate::rollout::Published;
 use crate::state::AppState;
 use crate::{limits, linter};
+
+/// Rejections that are listed; the API tells all that are kept.
+const NEWEST_ROWS_MAX: usize = 10;
 
 /// What the address asks for.
 #[derive(Debug, Default, Deserialize)]
@@ -136,10 +140,25 @@ pub(super) fn page(
             .unwrap_or_default(),
         over_time: None,
         ask: None,
+        newest: newest(state, key),
         findings: known
             .map(|(_, policy)| findings(current, policy, key))
             .unwrap_or_default(),
     })
+}
+
+/// The newest rejections, as many as are kept.
+fn newest(state: &AppState, key: &str) -> Vec<RejectedRow> {
+    let row = |refused: Refused| RejectedRow {
+        at: moment(&crate::alerts::instant(refused.at_ms)),
+        reason: refused.reason,
+        tenant: refused.tenant,
+        gateway: refused.gateway.as_ref().to_owned(),
+        trace_id: refused.trace_id,
+        request_id: refused.request_id,
+    };
+    let newest = state.newest.of(key).into_iter();
+    newest.take(NEWEST_ROWS_MAX).map(row).collect()
 }
 
 /// What the linter says of the values of one compartment.

@@ -66,6 +66,15 @@ pub(super) async fn stream(
     request: Request,
 ) -> Response {
     let asked = Asked::of(&request);
+    // Another site's page could not read a stream, but it could take all places.
+    let host = auth::host_of(&request);
+    if let Err(denied) = auth::same_origin(&Method::POST, request.headers(), host) {
+        let error = PageError::Refused {
+            status: StatusCode::FORBIDDEN,
+            what: denied.to_string(),
+        };
+        return error.answer(&asked.request_id, None);
+    }
     let named = views.map_or_else(|_| Vec::new(), |Query(pairs)| views_of(pairs));
     if named.is_empty() || named.len() > VIEWS_MAX {
         let error = PageError::Form {

@@ -16,6 +16,8 @@ use crate::state::AppState;
 
 /// Most changes of the limit that are marked.
 const MARKS_MAX: usize = 12;
+/// Points of each gateway in the drawing that compares them.
+const SPLIT_POINTS_MAX: usize = 90;
 
 /// The panel for `key` over the range of this name; an hour when there is none.
 pub(super) async fn panel(
@@ -29,13 +31,15 @@ pub(super) async fn panel(
     let empty = OverTime {
         range: name,
         trend: None,
+        split: Vec::new(),
         hold: None,
         trouble: None,
         advice: None,
     };
     match filled(state, policy, key, seconds).await {
-        Ok((trend, hold, advice)) => OverTime {
+        Ok((trend, split, hold, advice)) => OverTime {
             trend,
+            split,
             hold,
             advice,
             ..empty
@@ -47,7 +51,9 @@ pub(super) async fn panel(
     }
 }
 
-type Filled = (Option<Trend>, Option<HoldChart>, Option<AdviceCard>);
+/// Each gateway by its name.
+type Split = Vec<(String, Trend)>;
+type Filled = (Option<Trend>, Split, Option<HoldChart>, Option<AdviceCard>);
 
 async fn filled(
     state: &AppState,
@@ -76,7 +82,33 @@ async fn filled(
     let card = measured.as_ref().map(Measured::card);
     let trend = Some(trend(&series, &changes)).filter(|trend| !trend.is_empty());
     let hold = hold(&series, policy, parsed.as_ref(), card.as_ref());
-    Ok((trend, hold, card.map(|card| card_words::in_words(&card))))
+    let split = split(&series);
+    Ok((
+        trend,
+        split,
+        hold,
+        card.map(|card| card_words::in_words(&card)),
+    ))
+}
+
+/// Each gateway by itself, coarser: there may be several.
+fn split(series: &Series) -> Split {
+    let one = |(gateway, slots): &(std::sync::Arc<str>, Vec<Slot>)| {
+        let together = slots.len().div_ceil(SPLIT_POINTS_MAX).max(1);
+        let step_s = u64::try_from(series.step.seconds()).unwrap_or(1);
+        let trend = Trend {
+            from_ms: series.range.from_s.saturating_mul(1_000),
+            step_ms: step_s
+                .saturating_mul(1_000)
+                .saturating_mul(u64::try_from(together).unwrap_or(1)),
+            points: slots.chunks(together).map(point).collect(),
+            marks: Vec::new(),
+        };
+        (gateway.as_ref().to_owned(), trend)
+    };
+    let gateways = series.gateways.iter().map(one);
+    let reporting = gateways.filter(|(_, trend)| !trend.is_empty());
+    reporting.take(OverTime::SPLIT_MAX).collect()
 }
 
 fn trend(series: &Series, changes: &[LimitChange]) -> Trend {

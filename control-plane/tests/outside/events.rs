@@ -195,6 +195,9 @@ fn a_stream_of_pages_needs_a_session_and_ends_with_it() {
         let (status, _) = Events::open_as(&plane, &format!("/live?{bad}"), &cookie);
         assert_eq!(status, 400, "{bad}");
     }
+    let elsewhere = format!("{cookie}\r\nsec-fetch-site: cross-site");
+    let (status, _) = Events::open_as(&plane, "/live?view=%2F", &elsewhere);
+    assert_eq!(status, 403, "another site takes no place");
     let (status, mut events) = Events::open_as(&plane, "/live?view=%2F", &cookie);
     assert_eq!(status, 200);
     assert!(events.next().is_some());

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use wire::stream::proto::Compartment;
+use wire::stream::proto::{Compartment, Rejected};
 
 use super::pages::get;
 use super::support::gateway::Gateway;
@@ -205,4 +205,62 @@ async fn the_page_says_of_another_limit_what_the_api_says() {
     );
     let tenant_on_route = get(&plane, "/compartments/gateway").text();
     assert!(tenant_on_route.contains("id=\"what-if\""));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_newest_rejections_are_on_the_page_and_in_the_api() {
+    let plane = Plane::start();
+    let one = reporting(&plane, vec![compartment("route/a", 20, 7)]).await;
+    let rejected = |request_id: &str, trace_id: &str, reason: &str| Rejected {
+        key: "route/a".to_owned(),
+        reason: reason.to_owned(),
+        tenant: "acme".to_owned(),
+        trace_id: trace_id.to_owned(),
+        request_id: request_id.to_owned(),
+        age_ms: 1_200,
+    };
+    let trace_id = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let told = vec![
+        rejected("plain-1", trace_id, "route_full"),
+        rejected("<script>alert(1)</script>", "<b>", "route_full"),
+        rejected("not-ours", "", "upstream_connect"),
+    ];
+    one.rejected(1, told).await;
+    let path = "/compartments/route%2Fa";
+    eventually("the newest rejections", || {
+        let body: Value = plane.api("GET", path, None).json();
+        body["newest_rejections"].as_array().unwrap().len() == 2
+    });
+    let body: Value = plane.api("GET", path, None).json();
+    let mut rows = body["newest_rejections"].as_array().unwrap().iter();
+    let row = rows
+        .find(|row| row["request_id"] == json!("plain-1"))
+        .unwrap();
+    assert_eq!(row["trace_id"], json!(trace_id));
+    assert_eq!(
+        (&row["reason"], &row["tenant"]),
+        (&json!("route_full"), &json!("acme"))
+    );
+    assert_eq!(row["gateway"], json!("one"));
+    let html = get(&plane, path).text();
+    let (_, newest) = html.split_once("id=\"newest\"").unwrap();
+    let (newest, _) = newest.split_once("</table>").unwrap();
+    for text in [
+        trace_id,
+        "plain-1",
+        "route full",
+        "/compartments/tenant%2Facme",
+        "no trace",
+    ] {
+        assert!(newest.contains(text), "{text} is not in {newest}");
+    }
+    assert!(
+        !newest.contains("<script") && !newest.contains("not-ours"),
+        "{newest}"
+    );
+    assert!(
+        get(&plane, &format!("{path}?fragment=live"))
+            .text()
+            .contains("id=\"newest\"")
+    );
 }

@@ -7,8 +7,8 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 use wire::stream::proto::control_client::ControlClient;
 use wire::stream::proto::{
-    AlreadyThere, Answer, Compartment, Fault, FromGateway, Hello, PolicyPush, Refused, Report,
-    Running, ToGateway, answer, from_gateway, to_gateway,
+    AlreadyThere, Answer, Compartment, Fault, FromGateway, Hello, PolicyPush, Refused, Rejected,
+    Report, Running, ToGateway, answer, from_gateway, to_gateway,
 };
 use wire::stream::{MESSAGE_BYTES_MAX, authorization};
 
@@ -122,6 +122,16 @@ impl Gateway {
             }),
         )
         .await;
+    }
+
+    /// A report of rejections by themselves.
+    pub(crate) async fn rejected(&self, generation: u64, newest: Vec<Rejected>) {
+        let report = Report {
+            generation,
+            newest,
+            ..Report::default()
+        };
+        self.say(from_gateway::Message::Report(report)).await;
     }
 
     pub(crate) async fn report(&self, generation: u64, compartments: Vec<Compartment>) {

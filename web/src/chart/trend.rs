@@ -121,6 +121,33 @@ impl Trend {
         }
     }
 
+    /// Mean, peak and limit on a scale that others share.
+    pub fn drawn_to(&self, top: u64) -> [String; 3] {
+        let mean = self.figures(|point| Some(point.mean_milli));
+        let peak = self.figures(|point| Some(point.peak));
+        let limit = self.figures(|point| point.limit);
+        let scale = self.scale(top);
+        [
+            self.scale(top.saturating_mul(1_000)).area(&mean),
+            scale.line(&peak),
+            scale.line(&limit),
+        ]
+    }
+
+    /// The most in flight, the last limit, the time at it, what was rejected.
+    pub fn brief(&self) -> [String; 4] {
+        let limit = self.measured().last().and_then(|point| point.limit);
+        let measured = u64::try_from(self.measured().count()).unwrap_or(u64::MAX);
+        let saturated: u64 = self.measured().map(|point| point.saturated_permille).sum();
+        let rejected: u64 = self.measured().map(|point| sum(&point.rejected)).sum();
+        [
+            text::count(self.measured().map(|point| point.peak).max().unwrap_or(0)),
+            limit.map_or_else(|| "unlimited".to_owned(), text::count),
+            text::percent(saturated, measured.saturating_mul(1_000)),
+            text::count(rejected),
+        ]
+    }
+
     /// The mean in flight, filled.
     pub fn mean_area(&self) -> String {
         let top = self.top().saturating_mul(1_000);
@@ -346,6 +373,15 @@ mod tests {
         assert_eq!(marks.len(), 1);
         assert_eq!((marks[0].0, marks[0].1), (500, 1));
         assert_eq!(trend.ticks().first().map(String::as_str), Some("12:00:00"));
+    }
+
+    #[test]
+    fn several_share_one_scale() {
+        let trend = trend();
+        assert_eq!(trend.drawn_to(trend.top())[0], trend.mean_area());
+        assert_eq!(trend.drawn_to(22)[1], "M0 146H250V110H500M750 110H1000");
+        let brief = trend.brief().map(|word| word.replace('\u{a0}', " "));
+        assert_eq!(brief, ["10", "10", "33 %", "35"]);
     }
 
     #[test]

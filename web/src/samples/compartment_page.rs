@@ -9,7 +9,7 @@ use compartment::{Figures, Level, Limit, Mode, Rejection};
 
 use super::{HOSTILE, both, figures, frame, gateway, limit, moment, one_gone, rejecting};
 use super::{compartment_states as states, over_time};
-use crate::compartment::{FindingRow, Part};
+use crate::compartment::{FindingRow, Part, RejectedRow};
 use crate::{
     CompartmentPage, Conflict, Danger, Edit, Effective, Field, Fleet, Frame, Freshness, GatewayRow,
     GatewayState, Holders, Lately, Look, NotIsolated, Origin, OverTime, Reading, Settable,
@@ -71,6 +71,7 @@ fn with(over_time: OverTime) -> CompartmentPage {
     CompartmentPage {
         over_time: Some(over_time),
         ask: Some(super::advice::answered(true)),
+        newest: newest("acme"),
         ..page(vec![checkout(12, 31, 30)], both(), form("30"))
     }
 }
@@ -150,6 +151,7 @@ pub(super) fn page(
         findings: Vec::new(),
         over_time: None,
         ask: None,
+        newest: Vec::new(),
     }
 }
 
@@ -343,4 +345,20 @@ fn hostile() -> CompartmentPage {
     }];
     page.frame.environment = HOSTILE.to_owned();
     page
+}
+
+/// Two rejections, one of a request in a trace.
+fn newest(tenant: &str) -> Vec<RejectedRow> {
+    let row = |ago_ms, tenant: &str, trace_id: &str| RejectedRow {
+        at: moment("2026-07-01T11:59:58.120Z", ago_ms),
+        reason: Rejection::RouteFull,
+        tenant: tenant.to_owned(),
+        gateway: "gw-a".to_owned(),
+        trace_id: trace_id.to_owned(),
+        request_id: "0197c9f1-8a44-7c3f-9b6e-2f5d0c1a7e11".to_owned(),
+    };
+    vec![
+        row(1_880, tenant, "4bf92f3577b34da6a3ce929d0e0e4736"),
+        row(64_000, "", ""),
+    ]
 }

@@ -35,6 +35,11 @@ pub(super) fn hour() -> OverTime {
                 text: "generation 43: limit 40 to 30".to_owned(),
             }],
         }),
+        split: vec![
+            ("gw-a".to_owned(), of_gateway(26)),
+            ("gw-b".to_owned(), of_gateway(9)),
+            (super::HOSTILE.to_owned(), of_gateway(0)),
+        ],
         hold: HoldChart::new(
             &hold,
             &[
@@ -44,6 +49,20 @@ pub(super) fn hour() -> OverTime {
         ),
         trouble: None,
         advice: Some(card()),
+    }
+}
+
+/// One gateway's part of it, away for a while.
+fn of_gateway(mean: u64) -> Trend {
+    let points = (0..90_u64).map(|n| match n {
+        50..70 => None,
+        _ => Some(point(mean * (n % 9) / 9, mean, mean / 9, 0)),
+    });
+    Trend {
+        from_ms: 1_782_906_300_000,
+        step_ms: 10_000,
+        points: points.collect(),
+        marks: Vec::new(),
     }
 }
 
@@ -94,6 +113,7 @@ pub(super) fn nothing_yet() -> OverTime {
     OverTime {
         range: "1h",
         trend: None,
+        split: Vec::new(),
         hold: None,
         trouble: None,
         advice: None,

@@ -113,6 +113,29 @@ pub struct Report {
     pub dropped_logs: u64,
     #[prost(uint64, tag = "12")]
     pub dropped_access_lines: u64,
+    /// The newest rejections since the last report: a sample, bounded.
+    #[prost(message, repeated, tag = "41")]
+    pub newest: ::prost::alloc::vec::Vec<Rejected>,
+}
+/// One rejection, with what finds the request again.
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Rejected {
+    /// The compartment that refused.
+    #[prost(string, tag = "1")]
+    pub key: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub reason: ::prost::alloc::string::String,
+    /// Empty: nobody's.
+    #[prost(string, tag = "3")]
+    pub tenant: ::prost::alloc::string::String,
+    /// 32 hexadecimal digits; empty: the request is in no trace.
+    #[prost(string, tag = "4")]
+    pub trace_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub request_id: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "6")]
+    pub age_ms: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, ::prost::Message)]
