@@ -22,6 +22,7 @@ mod prometheus;
 mod record;
 mod sampler;
 mod settings;
+mod tls;
 mod variables;
 
 pub use cell::DurationCell;
@@ -36,3 +37,4 @@ pub use record::{
 };
 pub use sampler::Sampler;
 pub use settings::{Fault, Protocol, Settings, Signal};
+pub use tls::{HTTP1, HTTP2, Identity, Tls, TlsError};

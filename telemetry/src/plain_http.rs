@@ -5,10 +5,13 @@
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use http::uri::{Scheme, Uri};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
@@ -28,15 +31,17 @@ pub(crate) async fn post(output: &Output, body: Bytes) -> Result<Bytes, Failed> 
     let broken = |error: hyper::Error| Failed::again(format!("no answer: {error}"));
     let host = output.uri.host().unwrap_or("localhost");
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let port = output.uri.port_u16().unwrap_or(80);
+    let port = port_of(&output.uri);
     let stream = TcpStream::connect((host, port)).await.map_err(away)?;
-    let io = TokioIo::new(stream);
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(io)
-        .await
-        .map_err(broken)?;
     // Dropped with this call, and with it the connection.
     let mut driver = JoinSet::new();
-    driver.spawn(connection);
+    let mut sender = match &output.tls {
+        None => opened(stream, &mut driver).await.map_err(broken)?,
+        Some(tls) => {
+            let secured = tls.connect(host, stream).await.map_err(away)?;
+            opened(secured, &mut driver).await.map_err(broken)?
+        }
+    };
     let request = request(output, body).ok_or_else(|| Failed::never("not a request".to_owned()))?;
     let answer = sender.send_request(request).await.map_err(broken)?;
     let verdict = verdict(&answer);
@@ -48,6 +53,28 @@ pub(crate) async fn post(output: &Output, body: Bytes) -> Result<Bytes, Failed> 
         // What cannot be read says nothing of what was refused.
         None => Ok(body.map(|body| body.to_bytes()).unwrap_or_default()),
     }
+}
+
+/// The port of a URL, or its scheme's.
+pub(crate) fn port_of(uri: &Uri) -> u16 {
+    let default = if uri.scheme() == Some(&Scheme::HTTPS) {
+        443
+    } else {
+        80
+    };
+    uri.port_u16().unwrap_or(default)
+}
+
+async fn opened<S>(
+    stream: S,
+    driver: &mut JoinSet<hyper::Result<()>>,
+) -> hyper::Result<SendRequest<Full<Bytes>>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    driver.spawn(connection);
+    Ok(sender)
 }
 
 fn request(output: &Output, body: Bytes) -> Option<Request<Full<Bytes>>> {

@@ -69,7 +69,9 @@ fn the_general_endpoint_is_a_base_and_a_signals_own_is_not() {
         ["http://localhost:4317/"]
     );
     let bare = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector:4317");
-    assert!(read(&[bare, grpc]).is_err());
+    let secure = read(&[bare, grpc]).unwrap();
+    let traces = secure.output(Signal::Traces).unwrap();
+    assert!(traces.tls.is_some() && traces.uri.scheme_str() == Some("https"));
     let plain = ("OTEL_EXPORTER_OTLP_INSECURE", "true");
     assert_eq!(uris(&[bare, grpc, plain]), ["http://collector:4317/"]);
 }
@@ -106,7 +108,7 @@ fn what_cannot_be_honoured_is_refused_by_its_name_and_never_by_its_value() {
         ("OTEL_EXPORTER_OTLP_METRICS_CLIENT_CERTIFICATE", "/s3cret"),
         ("OTEL_EXPORTER_OTLP_SPAN_INSECURE", "s3cret"),
         ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json s3cret"),
-        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://s3cret:4318"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "ftp://s3cret:4318"),
         ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "http://user:s3cret@a"),
         ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "s3cret"),
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd s3cret"),

@@ -56,13 +56,16 @@ const EMPTY: [&str; 4] = [
 /// The beginning of the exporter's variables; then nothing or a signal, then one of [`OTLP`].
 pub(crate) const EXPORTER: &str = "OTEL_EXPORTER_OTLP_";
 /// What is read of the exporter.
-const OTLP: [&str; 6] = [
+const OTLP: [&str; 9] = [
     "ENDPOINT",
     "PROTOCOL",
     "HEADERS",
     "TIMEOUT",
     "COMPRESSION",
     "INSECURE",
+    "CERTIFICATE",
+    "CLIENT_KEY",
+    "CLIENT_CERTIFICATE",
 ];
 const SIGNALS: [&str; 4] = ["", "TRACES_", "METRICS_", "LOGS_"];
 
@@ -97,9 +100,6 @@ const REFUSED: [(&str, &str); 7] = [
         "is obsolete; begin the endpoint with http://",
     ),
 ];
-/// Ends of the exporter's variables that speak of TLS.
-const TLS: [&str; 3] = ["CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE"];
-const NO_TLS: &str = "TLS to a collector is not part of this build; send to one nearby by http://";
 
 /// Names of variables that are shown at most, in characters.
 const NAME_CHARS_MAX: usize = 80;
@@ -166,10 +166,6 @@ impl<'a> Variables<'a> {
     /// The first variable that would promise what this build does not do.
     pub(crate) fn refused(self) -> Result<(), Fault> {
         for (name, _) in self.0.iter().filter(|(name, _)| self.text(name).is_some()) {
-            let is_tls = name.starts_with(EXPORTER) && TLS.iter().any(|end| name.ends_with(end));
-            if is_tls {
-                return Err(Fault::new(name, NO_TLS));
-            }
             if let Some((_, why)) = REFUSED.iter().find(|(of, _)| name.starts_with(of)) {
                 return Err(Fault::new(name, why));
             }

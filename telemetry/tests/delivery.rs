@@ -273,3 +273,70 @@ fn attributes_beyond_the_limits_are_cut_and_counted() {
     );
     assert!(format!("{:?}", got.spans[0].attributes).contains("\"rou\""));
 }
+
+/// A certificate for `localhost` that only those believe who were told its root.
+struct Authority {
+    root_pem: String,
+    acceptor: tokio_rustls::TlsAcceptor,
+}
+
+impl Authority {
+    fn new(protocol: &[u8]) -> Self {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = made.signing_key.serialize_der();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![made.cert.der().clone()],
+                rustls_pki_types::PrivateKeyDer::try_from(key).unwrap(),
+            )
+            .unwrap();
+        config.alpn_protocols = vec![protocol.to_vec()];
+        Self {
+            root_pem: made.cert.pem(),
+            acceptor: Arc::new(config).into(),
+        }
+    }
+}
+
+/// TLS to a collector: both protocols, and nothing to one whose root nobody named.
+#[test]
+fn over_tls_only_whom_we_believe_gets_anything() {
+    for (protocol, alpn) in [("grpc", &b"h2"[..]), ("http/protobuf", b"http/1.1")] {
+        let (authority, other) = (Authority::new(alpn), Authority::new(alpn));
+        let collector = Collector::start_with(Manner::Takes, Some(authority.acceptor.clone()));
+        let folder = tempfile::tempdir().unwrap();
+        let endpoint = format!("https://localhost:{}/v1/traces", collector.address.port());
+        let send = |root_pem: &str, n: u8| {
+            let path = folder.path().join(format!("{n}.pem"));
+            std::fs::write(&path, root_pem).unwrap();
+            let further = [
+                ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", endpoint.as_str()),
+                ("OTEL_METRICS_EXPORTER", "none"),
+                ("OTEL_LOGS_EXPORTER", "none"),
+                ("OTEL_EXPORTER_OTLP_CERTIFICATE", path.to_str().unwrap()),
+            ];
+            let settings = to(&collector, protocol, &further);
+            let telemetry = Telemetry::start(settings, "gw-1").unwrap();
+            telemetry.handle().push(record(Kind::Server, n));
+            telemetry
+        };
+        let _other = send(&other.root_pem, 1);
+        let _known = send(&authority.root_pem, 2);
+        let from = Instant::now();
+        loop {
+            let got = collector.got.lock().unwrap();
+            if let Some(span) = got.spans.first() {
+                assert_eq!(span.trace_id, [2; 16], "{protocol}");
+                break;
+            }
+            drop(got);
+            assert!(from.elapsed() < SOON, "{protocol}: nothing arrives");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(collector.got.lock().unwrap().spans.len(), 1, "{protocol}");
+    }
+}

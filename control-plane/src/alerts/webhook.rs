@@ -12,8 +12,11 @@ use bytes::Bytes;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::{Request, StatusCode, Uri, header};
 use http_body_util::Full;
+use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use sha2::Sha256;
+use telemetry::{HTTP1, Tls};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use wire::Secret;
@@ -33,13 +36,16 @@ pub struct Webhook {
     uri: Uri,
     host: String,
     port: u16,
+    /// For `https://`.
+    tls: Option<Tls>,
     secret: Option<Secret>,
     link_local: bool,
 }
 
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Webhook(http://{}:{}/..)", self.host, self.port)
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        write!(f, "Webhook({scheme}://{}:{}/..)", self.host, self.port)
     }
 }
 
@@ -47,11 +53,11 @@ impl fmt::Debug for Webhook {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookError {
     /// Not an address.
-    #[error("must be like http://HOST[:PORT]/PATH")]
+    #[error("must be like https://HOST[:PORT]/PATH, or http://")]
     Form,
-    /// TLS.
-    #[error("this build speaks http:// only: put a relay beside it that speaks TLS")]
-    Tls,
+    /// Nobody to believe.
+    #[error("{0}; SSL_CERT_FILE names some")]
+    Tls(#[from] telemetry::TlsError),
     /// A user name in it would be sent in the clear.
     #[error("must not carry a user name or password")]
     UserInfo,
@@ -64,11 +70,11 @@ impl Webhook {
     /// Checks an address. `link_local` allows addresses that are refused otherwise.
     pub fn new(url: &str, secret: Option<Secret>, link_local: bool) -> Result<Self, WebhookError> {
         let uri: Uri = url.parse().map_err(|_| WebhookError::Form)?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => return Err(WebhookError::Tls),
+        let is_secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
             _ => return Err(WebhookError::Form),
-        }
+        };
         let authority = uri.authority().ok_or(WebhookError::Form)?;
         if authority.as_str().contains('@') {
             return Err(WebhookError::UserInfo);
@@ -82,11 +88,14 @@ impl Webhook {
         {
             return Err(WebhookError::Address(address));
         }
-        let port = authority.port_u16().unwrap_or(80);
+        let default = if is_secure { 443 } else { 80 };
+        let port = authority.port_u16().unwrap_or(default);
+        let tls = is_secure.then(|| Tls::new(None, None, HTTP1)).transpose()?;
         Ok(Self {
             uri,
             host,
             port,
+            tls,
             secret,
             link_local,
         })
@@ -118,13 +127,16 @@ impl Webhook {
     ) -> Result<StatusCode, String> {
         let stream = self.connect(own).await?;
         let failed = |error: hyper::Error| format!("the connection failed: {error}");
-        let io = TokioIo::new(stream);
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(io)
-            .await
-            .map_err(failed)?;
         // Owned here: the connection ends with this function, whatever comes back.
         let mut connections = JoinSet::new();
-        connections.spawn(connection);
+        let mut sender = match &self.tls {
+            None => opened(stream, &mut connections).await.map_err(failed)?,
+            Some(tls) => {
+                let secured = tls.connect(&self.host, stream).await;
+                let secured = secured.map_err(|error| format!("no TLS: {error}"))?;
+                opened(secured, &mut connections).await.map_err(failed)?
+            }
+        };
         let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
         let authority = self
             .uri
@@ -183,6 +195,18 @@ impl Webhook {
         let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         Some(format!("t={unix_s},v1={hex}"))
     }
+}
+
+async fn opened<S>(
+    stream: S,
+    connections: &mut JoinSet<hyper::Result<()>>,
+) -> hyper::Result<SendRequest<Full<Bytes>>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    connections.spawn(connection);
+    Ok(sender)
 }
 
 /// Redirects and complaints about the request do not get better by asking again.
@@ -277,7 +301,6 @@ mod tests {
     #[test]
     fn what_is_no_address_of_a_receiver_is_said_without_its_path() {
         let refused = |url: &str| Webhook::new(url, None, false).unwrap_err();
-        assert_eq!(refused("https://h/secret"), WebhookError::Tls);
         assert_eq!(refused("http://user:pass@h/x"), WebhookError::UserInfo);
         assert_eq!(refused("ftp://h/x"), WebhookError::Form);
         assert_eq!(refused("/secret"), WebhookError::Form);
@@ -293,6 +316,61 @@ mod tests {
         let fine = Webhook::new("http://h:9/hidden?token=hidden", Some(secret), false).unwrap();
         let text = format!("{fine:?} {}", fine.place());
         assert_eq!(text, "Webhook(http://h:9/..) h:9");
+        let secure = Webhook::new("https://h/hidden", None, false).unwrap();
+        let text = format!("{secure:?} {}", secure.place());
+        assert_eq!(text, "Webhook(https://h:443/..) h:443");
+    }
+
+    /// A receiver for `localhost`, and its root.
+    async fn receiver() -> (SocketAddr, String, JoinSet<()>) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = rustls_pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der());
+        let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key.unwrap())
+            .unwrap();
+        let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let Ok(stream) = acceptor.accept(stream).await else {
+                    continue;
+                };
+                let service = hyper::service::service_fn(|request: Request<_>| async move {
+                    let _: &hyper::body::Incoming = request.body();
+                    Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
+                });
+                let serving = hyper::server::conn::http1::Builder::new();
+                let _ended = serving
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await;
+            }
+        });
+        (address, made.cert.pem(), serving)
+    }
+
+    #[tokio::test]
+    async fn over_tls_only_a_receiver_that_we_believe_is_told() {
+        let (address, root, _serving) = receiver().await;
+        let (_, other_root, _other) = receiver().await;
+        let url = format!("https://localhost:{}/hook", address.port());
+        let own = "127.0.0.1:1".parse().unwrap();
+        for (root, want) in [(&root, Sent::Taken), (&other_root, Sent::Failed)] {
+            let hook = Webhook {
+                tls: Some(Tls::new(Some(root.as_bytes()), None, HTTP1).unwrap()),
+                ..Webhook::new(&url, None, false).unwrap()
+            };
+            let (sent, why) = hook.send(b"{}".to_vec(), 1, own).await;
+            assert_eq!(sent, want, "{why}");
+        }
+        // Whose root the system does not know is not believed either.
+        let hook = Webhook::new(&url, None, false).unwrap();
+        assert_eq!(hook.send(b"{}".to_vec(), 1, own).await.0, Sent::Failed);
     }
 
     #[test]

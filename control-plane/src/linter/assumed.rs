@@ -47,8 +47,10 @@ fn normal_peak(path: &Path, traffic: &Traffic, findings: &mut Vec<Finding>) {
             severity: Severity::Warning,
             path: path.key("compartment").key("limit"),
             message: format!(
-                "the normal peak is {rate}/s x {} = {need} in flight; limit {limit} is below it",
-                time(*p99)
+                "the normal peak is {rate}/s x {} = {need} in flight; limit {limit} is below it: \
+                 {} would cover it",
+                time(*p99),
+                need.ceil()
             ),
         });
     }
@@ -70,9 +72,12 @@ fn timeout(path: &Path, traffic: &Traffic, findings: &mut Vec<Finding>) {
             severity: Severity::Error,
             path: path.clone(),
             message: format!(
-                "the slots fill in {limit} / {rate}/s = {}; attempt {} must be shorter",
+                "the slots fill in {limit} / {rate}/s = {}; attempt {} must be shorter: below {}, \
+                 or with a limit of {} and more",
                 time(fill),
-                time(*attempt)
+                time(*attempt),
+                time(fill),
+                in_flight(*rate, *attempt).next_whole()
             ),
         });
     }
@@ -82,7 +87,7 @@ fn timeout(path: &Path, traffic: &Traffic, findings: &mut Vec<Finding>) {
             severity: Severity::Warning,
             path,
             message: format!(
-                "attempt {} cuts off healthy calls: their p99 is {}",
+                "attempt {} cuts off healthy calls: their p99 is {}; it must be longer than that",
                 time(*attempt),
                 time(*p99)
             ),
@@ -115,24 +120,27 @@ fn retries(path: &Path, route: &Route, traffic: Option<&Traffic>, findings: &mut
             "{rate}/s x {factor} x {} = {worst} in flight",
             time(*attempt)
         );
-        (fits, sum, limit)
+        let most = in_flight(*rate, *attempt);
+        (fits, sum, limit, fitting(*limit, most, worst))
     });
     let (rule, severity, message) = match (retry.budget, worst) {
-        (Some(_), Some((false, sum, limit))) => (
+        (Some(_), Some((false, sum, limit, fits))) => (
             "L3",
             Severity::Error,
-            format!("the worst case is {sum}; limit {limit} is below it"),
+            format!("the worst case is {sum}; limit {limit} is below it: {fits}"),
         ),
         (Some(_), Some((true, ..))) => {
             return long_permit(&path_attempts, route, traffic, findings);
         }
         (Some(_), None) => return,
-        (None, Some((false, sum, limit))) => (
+        (None, Some((false, sum, limit, fits))) => (
             "L5",
             Severity::Error,
-            format!("without a budget all may be repeated: {sum}; limit {limit} is below it"),
+            format!(
+                "without a budget all may be repeated: {sum}; limit {limit} is below it: {fits}"
+            ),
         ),
-        (None, Some((true, sum, limit))) => (
+        (None, Some((true, sum, limit, _))) => (
             "L5",
             Severity::Warning,
             format!("without a budget all may be repeated: {sum}, within limit {limit}; set one"),
@@ -140,7 +148,8 @@ fn retries(path: &Path, route: &Route, traffic: Option<&Traffic>, findings: &mut
         (None, None) => (
             "L5",
             Severity::Warning,
-            "retries have no budget: when the upstream fails, all are repeated".to_owned(),
+            "retries have no budget: when the upstream fails, all are repeated; 0.1 is usual"
+                .to_owned(),
         ),
     };
     findings.push(Finding {
@@ -149,6 +158,21 @@ fn retries(path: &Path, route: &Route, traffic: Option<&Traffic>, findings: &mut
         path,
         message,
     });
+}
+
+/// What would make the worst case fit: a budget, a limit. `first` is in flight without retries.
+fn fitting(limit: u32, first: Exact, worst: Exact) -> String {
+    let most = Exact::whole(limit.into()).over(first).minus(Exact::ONE);
+    // Cut to thousandths, so that what is named does fit.
+    let thousandths = most.times(Exact::whole(1000)).floor();
+    let enough = worst.ceil();
+    match thousandths {
+        0 => format!("a limit of {enough} would hold it"),
+        n => format!(
+            "a budget of at most {} or a limit of {enough} would hold it",
+            Exact::ratio(n, 1000)
+        ),
+    }
 }
 
 /// L6: one request that is repeated holds its permit for all its attempts.
@@ -166,12 +190,13 @@ fn long_permit(path: &Path, route: &Route, traffic: Option<&Traffic>, findings: 
             path: path.clone(),
             message: format!(
                 "one request may hold its permit {attempts} x {} = {}; the slots fill in {} / \
-                 {}/s = {}: the budget alone keeps the worst case",
+                 {}/s = {}: the budget alone keeps the worst case; a limit of {} would fit both",
                 time(traffic.attempt),
                 time(longest),
                 traffic.limit,
                 traffic.rate,
-                time(fill)
+                time(fill),
+                in_flight(traffic.rate, longest).next_whole()
             ),
         });
     }

@@ -90,10 +90,11 @@ fn whole(path: &Path, route: &Route, findings: &mut Vec<Finding>) {
         false => String::new(),
     };
     let message = format!(
-        "{wait}{attempts} x attempt {} = {}; total {} ends the exchange before",
+        "{wait}{attempts} x attempt {} = {}; total {} ends the exchange before: {} would not",
         time(attempt),
         time(longest),
-        time(total)
+        time(total),
+        time(longest)
     );
     findings.push(warning("L8", path.key("timeout").key("total"), message));
 }

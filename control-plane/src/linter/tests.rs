@@ -77,7 +77,7 @@ const ARTICLE_L6: (Severity, &str, &str, &[&str]) = (
     Severity::Warning,
     "L6",
     "routes[0].retry.attempts",
-    &["2 x 250 ms = 500 ms", "30 / 100/s = 300 ms"],
+    &["2 x 250 ms = 500 ms", "30 / 100/s = 300 ms", "limit of 51"],
 );
 
 /// The article's own configuration: fine, but for the permit that is held for both attempts.
@@ -141,7 +141,7 @@ fn a_timeout_as_long_as_the_time_to_fill_is_an_error() {
         Severity::Error,
         "L2",
         "routes[0].timeout.attempt",
-        &["15 s"],
+        &["15 s", "limit of 1501"],
     );
     check(&policy("", ASSUME, ""), &[default]);
 }
@@ -160,7 +160,7 @@ fn the_worst_case_with_retries_must_fit() {
             Severity::Error,
             "L3",
             "routes[0].retry.budget",
-            &["31.25", "30", "1.25"],
+            &["31.25", "30", "1.25", "at most 0.2 or a limit of 32"],
         )],
     );
 }
@@ -172,7 +172,12 @@ fn retries_need_a_budget() {
     let path = "routes[0].retry.budget";
     check(
         &policy("", ASSUME, route),
-        &[(Severity::Error, "L5", path, &["50", "30"])],
+        &[(
+            Severity::Error,
+            "L5",
+            path,
+            &["50", "30", "at most 0.2 or a limit of 50"],
+        )],
     );
     check(
         &policy("", "", route),

@@ -115,6 +115,20 @@ impl Exact {
         })
     }
 
+    /// The largest whole number that is not above.
+    pub const fn floor(self) -> u128 {
+        // A denominator is never zero.
+        match self.numerator.checked_div(self.denominator) {
+            Some(whole) => whole,
+            None => u128::MAX,
+        }
+    }
+
+    /// The smallest whole number that is above.
+    pub const fn next_whole(self) -> u128 {
+        self.floor().saturating_add(1)
+    }
+
     /// The smallest whole number that is not below.
     pub fn ceil(self) -> u128 {
         self.numerator.div_ceil(self.denominator)

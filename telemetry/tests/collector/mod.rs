@@ -52,6 +52,11 @@ pub(crate) struct Collector {
 
 impl Collector {
     pub(crate) fn start(manner: Manner) -> Self {
+        Self::start_with(manner, None)
+    }
+
+    /// With an acceptor it speaks TLS alone.
+    pub(crate) fn start_with(manner: Manner, acceptor: Option<tokio_rustls::TlsAcceptor>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -67,14 +72,25 @@ impl Collector {
             let serve = async move {
                 let mut connections = JoinSet::new();
                 while let Ok((stream, _)) = listener.accept().await {
-                    let got = Arc::clone(&got);
+                    let (got, acceptor) = (Arc::clone(&got), acceptor.clone());
                     connections.spawn(async move {
                         let service = hyper::service::service_fn(move |request| {
                             answer(request, Arc::clone(&got), manner)
                         });
                         let serving = auto::Builder::new(TokioExecutor::new());
-                        let io = TokioIo::new(stream);
-                        let _ended = serving.serve_connection(io, service).await;
+                        match acceptor {
+                            None => {
+                                let io = TokioIo::new(stream);
+                                let _ended = serving.serve_connection(io, service).await;
+                            }
+                            Some(acceptor) => {
+                                let Ok(stream) = acceptor.accept(stream).await else {
+                                    return;
+                                };
+                                let io = TokioIo::new(stream);
+                                let _ended = serving.serve_connection(io, service).await;
+                            }
+                        }
                     });
                 }
             };

@@ -212,6 +212,7 @@ fn alerts(traffic: &Traffic) -> Vec<(usize, usize)> {
 #[derive(Default)]
 struct Score {
     false_alerts: usize,
+    false_by_kind: [usize; 5],
     incidents: usize,
     found: usize,
     delays_s: Vec<usize>,
@@ -230,7 +231,9 @@ fn score(seed: u64, kinds: &[Kind]) -> Score {
                 .any(|(x, y)| a < y + SLACK && b > *x)
         };
         score.alerts += alerts.len();
-        score.false_alerts += alerts.iter().filter(|(a, b)| !about(*a, *b)).count();
+        let wrong = alerts.iter().filter(|(a, b)| !about(*a, *b)).count();
+        score.false_alerts += wrong;
+        score.false_by_kind[*kind as usize] += wrong;
         for (x, y) in &traffic.incidents {
             score.incidents += 1;
             if let Some((a, _)) = alerts.iter().find(|(a, b)| *a < y + 6 && b > x) {
@@ -255,12 +258,15 @@ fn days_of_traffic_alert_on_incidents_and_on_nothing_else() {
     .concat();
     let scores: Vec<Score> = std::thread::scope(|scope| {
         let part = &part;
-        let halves = [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03];
-        let halves = halves.map(|seed| scope.spawn(move || score(seed, part)));
-        halves
-            .into_iter()
-            .map(|half| half.join().unwrap())
-            .collect()
+        // More of the same by hand: one false alert in twenty weeks is no rate.
+        let rounds = std::env::var("BULKHEAD_ALERT_ROUNDS").map_or(1, |n| n.parse().unwrap());
+        let halves = [0x9e37_79b9_7f4a_7c15_u64, 0xd1b5_4a32_d192_ed03];
+        let halves = halves.map(|seed| {
+            let seeds = (0..rounds).map(move |n: u64| seed ^ (n << 17));
+            scope.spawn(move || seeds.map(|seed| score(seed, part)).collect::<Vec<_>>())
+        });
+        let halves = halves.into_iter();
+        halves.flat_map(|half| half.join().unwrap()).collect()
     });
     let sum = |of: fn(&Score) -> usize| scores.iter().map(of).sum::<usize>();
     let (wrong, found) = (sum(|s| s.false_alerts), sum(|s| s.found));
@@ -268,10 +274,17 @@ fn days_of_traffic_alert_on_incidents_and_on_nothing_else() {
     let mut delays: Vec<usize> = scores.iter().flat_map(|s| s.delays_s.clone()).collect();
     delays.sort_unstable();
     let (p50, p90) = (delays[delays.len() / 2], delays[delays.len() * 9 / 10]);
-    let text = format!("{wrong} false, {found}/{incidents}, {p50}/{p90} s, {all} alerts");
-    println!("46 compartments, {DAYS} days: {text}");
-    // 46 compartments for three days are twenty weeks of one.
-    assert!(wrong <= 1, "{text}");
+    // 23 compartments for three days, each.
+    let weeks = scores.len() * part.len() * DAYS / 7;
+    let text = format!(
+        "{wrong} false in {weeks} weeks of a compartment ({:?} by kind), {found}/{incidents}, \
+         {p50}/{p90} s, {all} alerts",
+        scores.iter().fold([0; 5], |sum, score| {
+            std::array::from_fn(|kind| sum[kind] + score.false_by_kind[kind])
+        })
+    );
+    println!("{text}");
+    assert!(wrong * 20 <= weeks + 20, "{text}");
     assert!(incidents >= 50 && found * 100 >= incidents * 97, "{text}");
     assert!(p50 <= 60, "{text}");
     assert!(
