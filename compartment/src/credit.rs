@@ -12,6 +12,8 @@
 //! around; they are read right as long as a balance lies within `BALANCE_MAX` of nothing, which
 //! [`Credit::settle`] keeps true.
 
+use serde::Serialize;
+
 use crate::sync::{AtomicU64, Ordering};
 
 /// A full bucket holds what this long a time brings.
@@ -145,13 +147,41 @@ pub(crate) struct Credit {
     terms: [AtomicU64; TERMS],
 }
 
-/// A bucket at one moment, in slot-milliseconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A bucket at one moment, in slot-milliseconds. Told in slot-seconds: `slot_seconds` and `max`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(into = "InSeconds")]
 pub struct Balance {
     /// What is left; below zero what is owed.
     pub slot_ms: i64,
     /// What a full one holds.
     pub full_slot_ms: i64,
+}
+
+impl Balance {
+    /// Nothing is left: nothing more is borrowed until it has earned something.
+    pub const fn is_used_up(&self) -> bool {
+        self.slot_ms <= 0
+    }
+}
+
+#[derive(Serialize)]
+struct InSeconds {
+    slot_seconds: f64,
+    max: f64,
+}
+
+impl From<Balance> for InSeconds {
+    fn from(balance: Balance) -> Self {
+        let seconds = |ms: i64| {
+            let whole = i32::try_from(ms / 1_000).unwrap_or(i32::MAX);
+            let rest = i32::try_from(ms % 1_000).unwrap_or(0);
+            f64::from(whole) + f64::from(rest) / 1_000.0
+        };
+        Self {
+            slot_seconds: seconds(balance.slot_ms),
+            max: seconds(balance.full_slot_ms),
+        }
+    }
 }
 
 fn tick(now_us: u64) -> i64 {

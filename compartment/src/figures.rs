@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Histogram, Level, Limit, Mode, Rejection, StepFigures};
+use crate::{Balance, Histogram, Level, Limit, Mode, Rejection, StepFigures};
 
 /// The figures of one compartment. Counters start with the process and never go down.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -34,6 +34,9 @@ pub struct Figures {
     pub left_queue: u64,
     /// Permits out beyond `reserved`.
     pub borrowed: u32,
+    /// What its borrowing is paid from; `None` where nothing can be borrowed, or for nothing.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub credit: Option<Balance>,
     /// The highest `in_flight` since the start.
     pub peak: u32,
     /// The highest `in_flight` since the last report to the control plane.
@@ -101,6 +104,7 @@ impl Figures {
             queued: 0,
             left_queue: 0,
             borrowed: 0,
+            credit: None,
             peak: 0,
             peak_recent: 0,
             saturation: 0.0,

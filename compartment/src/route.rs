@@ -134,6 +134,17 @@ impl Route {
         self.credit.as_ref().map(|credit| credit.balance(now_us))
     }
 
+    /// Its credit, where it can borrow and pays for it.
+    fn credit_shown(&self, now_us: u64) -> Option<Balance> {
+        let now = self.word().load();
+        let borrows = now
+            .limit()
+            .slots()
+            .is_none_or(|slots| slots > now.reserved());
+        let credit = self.credit(now_us).filter(|_| borrows && !now.is_unnamed());
+        credit.filter(|credit| credit.full_slot_ms > 0)
+    }
+
     /// Borrowed slots that its credit is charged for.
     pub(crate) fn credit_held(&self) -> u32 {
         self.credit.as_ref().map_or(0, Credit::held)
@@ -151,6 +162,7 @@ impl Route {
         Figures {
             mode: terms.mode,
             candidate: terms.candidate,
+            credit: self.credit_shown(look.now_us),
             ..self.slots.look(look)
         }
     }

@@ -11,6 +11,7 @@ mod bar;
 pub mod chart;
 mod chip;
 mod compartment;
+mod credit;
 mod danger;
 mod edit;
 mod effective;
@@ -46,6 +47,7 @@ pub use advice::{
 pub use askama::{Error as RenderError, Template};
 pub use bar::Bar;
 pub use chip::Chip;
+pub use credit::Credit;
 pub use danger::{Danger, Standing};
 pub use edit::{COMMENT_CHARS_MAX, Conflict, Edit, Settable, Versus, parse_limit};
 pub use effective::{Effective, Origin, effective_values};

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use compartment::{Figures, Level, Mode, Rejection};
 
 use crate::lately::Base;
-use crate::{Bar, Lately, Look, State, text};
+use crate::{Bar, Credit, Lately, Look, State, text};
 
 /// The sums of one compartment.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +43,8 @@ pub struct Reading {
     pub left_queue: u64,
     /// Permits out beyond the guarantee.
     pub borrowed: u64,
+    /// What it has left to borrow with; `None` where nothing is borrowed, or for nothing.
+    pub credit: Option<Credit>,
     /// Requests whose decision was made here.
     pub arrived: u64,
     /// Permits ever given.
@@ -91,6 +93,7 @@ impl Reading {
             queued: figures.queued.into(),
             left_queue: figures.left_queue,
             borrowed: figures.borrowed.into(),
+            credit: Credit::of(figures),
             arrived: figures.arrived,
             admitted: figures.admitted,
             completed: figures.completed,
@@ -124,6 +127,10 @@ impl Reading {
             .candidate
             .zip(candidate)
             .map(|(a, b)| a.saturating_add(b));
+        self.credit = match (self.credit, Credit::of(figures)) {
+            (Some(credit), Some(more)) => Some(credit.with(more)),
+            (credit, more) => credit.or(more),
+        };
         self.leak_suspected |= figures.leak_suspected;
         self.counted_ms = self.counted_ms.max(counted_us(figures) / 1_000);
         self.peak_max = self.peak_max.max(figures.peak);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use compartment::{
-    Figures, Histogram, HistogramError, LIMIT_MAX, Level, Limit, Mode, Rejection, StepFigures,
+    Balance, Figures, Histogram, HistogramError, LIMIT_MAX, Level, Limit, Mode, Rejection, StepFigures,
 };
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 
@@ -129,6 +129,8 @@ impl From<&Figures> for proto::Compartment {
             hold: figures.hold.to_bytes(),
             wait: figures.wait.to_bytes(),
             nominal: figures.nominal,
+            credit_slot_ms: figures.credit.map(|credit| credit.slot_ms),
+            credit_max_slot_ms: figures.credit.map(|credit| credit.full_slot_ms),
             fallbacks: figures.fallbacks.iter().map(step_message).collect(),
         }
     }
@@ -188,6 +190,7 @@ impl TryFrom<proto::Compartment> for Figures {
             completed: message.completed,
             rejected,
             nominal: message.nominal,
+            credit: credit_of(message.credit_slot_ms, message.credit_max_slot_ms),
             shadow_rejected: reasons(&message.shadow_rejected),
             candidate_rejected: message.candidate_rejected,
             leaked: message.leaked,
@@ -203,6 +206,14 @@ impl TryFrom<proto::Compartment> for Figures {
             ..Self::new(key, level, limit)
         })
     }
+}
+
+fn credit_of(slot_ms: Option<i64>, full_slot_ms: Option<i64>) -> Option<Balance> {
+    let both = slot_ms.zip(full_slot_ms);
+    both.map(|(slot_ms, full_slot_ms)| Balance {
+        slot_ms,
+        full_slot_ms,
+    })
 }
 
 /// The figures of a report, all of them or none.
@@ -350,6 +361,10 @@ mod tests {
             queued: 3,
             left_queue: 1,
             borrowed: 2,
+            credit: Some(Balance {
+                slot_ms: -1_500,
+                full_slot_ms: 40_000,
+            }),
             peak: 7,
             peak_recent: 6,
             saturation: 0.5,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use compartment::policy::{Policy, Unknown};
 use compartment::{
-    Caller, Class, Figures, Histogram, Limit, Mode, Name, QUEUE_STANDING_US, Rejection,
+    Balance, Caller, Class, Figures, Histogram, Limit, Mode, Name, QUEUE_STANDING_US, Rejection,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -964,6 +964,19 @@ impl Naive {
         self.depart(id, &request);
     }
 
+    fn credit_shown(&self, key: &str) -> Option<Balance> {
+        let one = &self.boxes[key];
+        let pays = is_route(key) && !is_of_streams(key) && !one.unnamed && one.refill > 0;
+        let borrows = one.limit.slots().is_none_or(|slots| slots > one.reserved);
+        (pays && borrows).then(|| {
+            let (slot_ms, full_slot_ms) = self.credit_ms(key);
+            Balance {
+                slot_ms,
+                full_slot_ms,
+            }
+        })
+    }
+
     /// What the compartment of these figures should say.
     pub(crate) fn figures(&self, seen: &Figures) -> Figures {
         let one = &self.boxes[&seen.key];
@@ -1006,6 +1019,7 @@ impl Naive {
             } else {
                 0
             },
+            credit: self.credit_shown(&seen.key),
             ..Figures::new(seen.key.clone(), level, one.limit)
         }
     }

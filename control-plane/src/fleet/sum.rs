@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use compartment::{Figures, Limit, Mode, Rejection};
+use compartment::{Balance, Figures, Limit, Mode, Rejection};
 
 /// Adds one gateway's figures to a sum.
 pub(super) fn add(total: &mut Figures, more: &Figures) {
@@ -19,6 +19,7 @@ pub(super) fn add(total: &mut Figures, more: &Figures) {
     total.in_flight = total.in_flight.saturating_add(more.in_flight);
     total.queued = total.queued.saturating_add(more.queued);
     total.borrowed = total.borrowed.saturating_add(more.borrowed);
+    total.credit = credits(total.credit, more.credit);
     total.peak = total.peak.saturating_add(more.peak);
     total.left_queue = total.left_queue.saturating_add(more.left_queue);
     total.arrived = total.arrived.saturating_add(more.arrived);
@@ -41,6 +42,17 @@ pub(super) fn add(total: &mut Figures, more: &Figures) {
     total.wait.merge(&more.wait);
     add_reasons(&mut total.rejected, &more.rejected);
     total.saturation = wire::stream::saturation(total.limit, total.in_flight);
+}
+
+/// A gateway without credit adds none.
+fn credits(total: Option<Balance>, more: Option<Balance>) -> Option<Balance> {
+    let (Some(one), Some(other)) = (total, more) else {
+        return total.or(more);
+    };
+    Some(Balance {
+        slot_ms: one.slot_ms.saturating_add(other.slot_ms),
+        full_slot_ms: one.full_slot_ms.saturating_add(other.full_slot_ms),
+    })
 }
 
 /// Adds what was judged and not enforced.

@@ -205,6 +205,8 @@ async fn who_holds_what_waits_and_borrows_is_on_the_page() {
         queued: 2,
         left_queue: 7,
         borrowed: 5,
+        credit_slot_ms: Some(3_100),
+        credit_max_slot_ms: Some(10_000),
         reserved: 5,
         hold: hold.to_bytes(),
         wait: hold.to_bytes(),
@@ -226,7 +228,8 @@ async fn who_holds_what_waits_and_borrows_is_on_the_page() {
         "id=\"waiting\">2 <small>7 left the queue",
         "id=\"waits\">12 ms",
         "p99 12 ms, of 50 that waited",
-        "5 borrowed beyond",
+        "5 borrowed beyond, <span id=\"credit\">credit 3.1 of 10 slot-seconds",
+        "at 0 the route borrows no more",
         "484 of 489 spare slots free; 5 borrowed by calls, 0 held by streams",
         "A tenant may hold 5 now on the fullest gateway: 0.5 x 10 free slots",
         "The last 2 slots are kept from sheddable requests",
@@ -240,6 +243,7 @@ async fn who_holds_what_waits_and_borrows_is_on_the_page() {
         one["hold"],
         json!({"count": 50, "p50_us": 12_288, "p99_us": 12_288})
     );
+    assert_eq!(one["credit"], json!({"slot_seconds": 3.1, "max": 10.0}));
     assert_eq!(one["holders"]["list"][0]["name"], json!("acme"));
     assert_eq!(
         one["spare"],

@@ -3,7 +3,7 @@
 //! Separate because the page has many states. They must never be reachable from a server.
 
 use compartment::policy::Value;
-use compartment::{Figures, Level, Limit, Mode, Rejection};
+use compartment::{Balance, Figures, Level, Limit, Mode, Rejection};
 
 use super::compartment_page::{checkout, form, page, typed};
 use super::{both, figures, rejecting};
@@ -34,6 +34,10 @@ pub(super) fn queue() -> CompartmentPage {
     one = rejecting(one, Rejection::TenantRouteFull, 96);
     (one.queued, one.left_queue) = (3, 12);
     (one.reserved, one.borrowed) = (20, 6);
+    one.credit = Some(Balance {
+        slot_ms: 3_100,
+        full_slot_ms: 10_000,
+    });
     (one.idle_us, one.busy_us, one.saturated_us) = (700_000_000, 3_400_000_000, 61_000_000);
     for n in 1..200 {
         one.hold.record(40_000 + n * 900);

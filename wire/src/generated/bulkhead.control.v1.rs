@@ -208,6 +208,12 @@ pub struct Compartment {
     /// Refusals by the ceiling of what every partition had let through.
     #[prost(uint64, tag = "27")]
     pub nominal: u64,
+    /// What a route's borrowing is paid from, in slot-milliseconds, and what is left at most. Absent
+    /// where nothing is borrowed, or for nothing.
+    #[prost(sint64, optional, tag = "28")]
+    pub credit_slot_ms: ::core::option::Option<i64>,
+    #[prost(sint64, optional, tag = "29")]
+    pub credit_max_slot_ms: ::core::option::Option<i64>,
     /// Of a route: the steps of its fallback, in the order of the policy.
     #[prost(message, repeated, tag = "35")]
     pub fallbacks: ::prost::alloc::vec::Vec<FallbackStep>,
