@@ -4,13 +4,12 @@
 //! must never replace a live compartment, and nothing on the way of a request takes its lock.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::compartment::Compartment;
-use crate::numbers::{Make, Numbers, tenant_route_limit, terms};
+use crate::numbers::{Caps, Make, Numbers, terms};
 use crate::passage::Passage;
-use crate::policy::{Policy, Tenant, Unknown};
+use crate::policy::{Policy, Unknown};
 use crate::roster::{Retire, Roster};
 use crate::route::Route;
 use crate::seat::Seats;
@@ -128,6 +127,7 @@ impl Hull {
             gateway: &self.gateway,
         };
         let paths = rosters.ways.replace(through, now_us);
+        rosters.ways.bound(|| self.ways_in_use());
         Fittings {
             passages: paths.calls,
             streams: paths.streams,
@@ -320,7 +320,7 @@ impl Rosters {
             .routes
             .name_all(names, make, |route| route.give_up_guarantee(now_us));
         let terms = terms(policy);
-        let by_name = OnceCell::new();
+        let caps = OnceCell::new();
         for (index, (asked, route)) in policy.routes.iter().zip(routes.iter()).enumerate() {
             let own = &asked.compartment;
             route.set_terms(terms, now_us);
@@ -328,14 +328,8 @@ impl Rosters {
             route.resize(at, Numbers::of(own));
             let lax = own.mode != Mode::Enforce;
             route.cells.resize(at, lax, |name| {
-                let by_name: &HashMap<&Name, &Tenant> = by_name.get_or_init(|| {
-                    policy
-                        .tenants
-                        .iter()
-                        .map(|tenant| (&tenant.id, tenant))
-                        .collect()
-                });
-                tenant_route_limit(policy, index, by_name.get(name).copied())
+                let caps = caps.get_or_init(|| Caps::of(policy));
+                caps.on(index, name)
             });
         }
         routes

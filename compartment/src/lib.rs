@@ -75,3 +75,4 @@ pub use seat::{Moment, Seat};
 pub use steps::StepFigures;
 pub use tenant::TenantCompartment;
 pub use waiting::Waiting;
+pub use ways::WAYS_REPLACED_MAX;

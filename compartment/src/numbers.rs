@@ -3,6 +3,7 @@
 //! Separate from the route because a policy is read here and nowhere near a request. It must
 //! never hold a count.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::compartment::Compartment;
@@ -11,7 +12,7 @@ use crate::ghost::Terms;
 use crate::policy::{self, Policy, RouteCompartment, Tenant};
 use crate::spare::Spare;
 use crate::sync::OwnLine;
-use crate::{Key, Limit, Mode};
+use crate::{Key, Limit, Mode, Name};
 
 /// What a policy says of a route.
 #[derive(Clone, Copy, Debug)]
@@ -89,17 +90,50 @@ impl Make<'_> {
 /// One tenant's hard cap on one route: the tighter of the route's `tenant_limit` and the plan's
 /// limit for this route; `None` when neither is set. No tenant: the shared unknown one.
 pub fn tenant_route_limit(policy: &Policy, route: usize, tenant: Option<&Tenant>) -> Option<Limit> {
-    let own = policy
-        .routes
-        .get(route)
-        .and_then(|route| route.compartment.tenant_limit);
     let plan = tenant
         .and_then(|tenant| tenant.plan)
         .and_then(|plan| policy.plans.get(plan));
     let planned = plan.and_then(|plan| plan.routes.iter().find(|(index, _)| *index == route));
-    match (own, planned.map(|(_, limit)| *limit)) {
+    cap(policy, route, planned.map(|(_, limit)| *limit))
+}
+
+fn cap(policy: &Policy, route: usize, planned: Option<Limit>) -> Option<Limit> {
+    let route = policy.routes.get(route);
+    let own = route.and_then(|route| route.compartment.tenant_limit);
+    match (own, planned) {
         (Some(own), Some(planned)) => Some(own.tighter(planned)),
         (own, planned) => own.or(planned),
+    }
+}
+
+/// The same of every tenant on every route: each list is looked through once, however many
+/// tenants' cells are live.
+#[derive(Debug)]
+pub(crate) struct Caps<'a> {
+    policy: &'a Policy,
+    plans: HashMap<&'a Name, usize>,
+    planned: HashMap<(usize, usize), Limit>,
+}
+
+impl<'a> Caps<'a> {
+    pub(crate) fn of(policy: &'a Policy) -> Self {
+        let tenants = policy.tenants.iter();
+        let plans = tenants.filter_map(|tenant| Some((&tenant.id, tenant.plan?)));
+        let planned = policy.plans.iter().enumerate().flat_map(|(plan, terms)| {
+            let routes = terms.routes.iter();
+            routes.map(move |(route, limit)| ((plan, *route), *limit))
+        });
+        Self {
+            policy,
+            plans: plans.collect(),
+            planned: planned.collect(),
+        }
+    }
+
+    pub(crate) fn on(&self, route: usize, tenant: &Name) -> Option<Limit> {
+        let plan = self.plans.get(tenant);
+        let planned = plan.and_then(|plan| self.planned.get(&(*plan, route)));
+        cap(self.policy, route, planned.copied())
     }
 }
 

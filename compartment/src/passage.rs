@@ -95,6 +95,16 @@ impl<'a> Gauge<'a> {
 }
 
 impl Passage {
+    /// Everything but the number is the same.
+    pub(crate) fn is_same_way(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.route, &other.route)
+            && Arc::ptr_eq(&self.home, &other.home)
+            && Arc::ptr_eq(&self.upstream, &other.upstream)
+            && Arc::ptr_eq(&self.gateway, &other.gateway)
+            && (self.hold_us, self.class_reserve) == (other.hold_us, other.class_reserve)
+            && (self.queue_max, self.share) == (other.queue_max, other.share)
+    }
+
     /// The way of a long-lived exchange: its slots are not the route's own.
     pub(crate) fn is_of_streams(&self) -> bool {
         self.route.slots.level() == Level::Stream

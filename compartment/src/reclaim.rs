@@ -123,13 +123,20 @@ impl Hull {
             |claim: &Claim| now_us > claim.until_us && rosters.ways.get(claim.passage).is_some();
         self.seats.take_overdue(&overdue, &mut |claim| {
             if let Some(passage) = rosters.ways.get(claim.passage) {
-                let tenant = rosters.tenants.find(|tenant| tenant.id == claim.tenant);
-                taken.push((claim, passage.clone(), tenant));
+                taken.push((claim, passage.clone()));
             }
         });
+        let (named, absent) = rosters.tenants.all();
         drop(rosters);
-        let leaks = taken.into_iter().map(|(claim, passage, tenant)| {
-            passage.give_back(claim, tenant.as_deref(), Moment::at(now_us));
+        // One look through all tenants, after the lock, however many permits are overdue.
+        let wanted: BTreeSet<u64> = taken.iter().map(|(claim, _)| claim.tenant).collect();
+        let tenants = named.iter().chain(&absent);
+        let tenants = tenants.filter(|tenant| wanted.contains(&tenant.id));
+        let tenants: HashMap<u64, &Arc<TenantCompartment>> =
+            tenants.map(|tenant| (tenant.id, tenant)).collect();
+        let leaks = taken.into_iter().map(|(claim, passage)| {
+            let tenant = tenants.get(&claim.tenant);
+            passage.give_back(claim, tenant.map(|tenant| &***tenant), Moment::at(now_us));
             Leak {
                 route: Arc::clone(passage.route().key()),
                 tenant: tenant.map(|tenant| tenant.name().clone()),

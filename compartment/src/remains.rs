@@ -40,6 +40,14 @@ impl Hull {
     }
 }
 
+impl Hull {
+    /// How many ways through the levels are known: those of the policy in force, and those that
+    /// were replaced and may be in use still.
+    pub fn ways_known(&self) -> usize {
+        lock(&self.rosters).ways.len()
+    }
+}
+
 fn of_route(route: &Route, all: &mut Vec<Remains>) {
     let (shadow, candidate) = route.ghosts.counts();
     let in_line = u32::try_from(route.queue.line().len()).unwrap_or(u32::MAX);

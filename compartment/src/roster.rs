@@ -111,13 +111,6 @@ impl<T: Retire> Roster<T> {
         std::mem::take(&mut self.gone)
     }
 
-    /// The first that is so, named or absent.
-    pub(crate) fn find(&self, is: impl Fn(&T) -> bool) -> Option<Arc<T>> {
-        let absent = self.absent.values().map(|left| &left.item);
-        let all = self.order.iter().chain(absent);
-        all.into_iter().find(|item| is(item)).map(Arc::clone)
-    }
-
     /// In the order of the policy, then those that are absent.
     pub(crate) fn all(&self) -> (Arc<Vec<Arc<T>>>, Vec<Arc<T>>) {
         let absent = self

@@ -716,3 +716,161 @@ fn a_ghost_admits_as_many_as_its_limit() {
         all_returned(&hull);
     });
 }
+
+/// A route with one slot of its own and one for streams, and a spare slot for each.
+fn with_streams(hull: &Hull, routes: &[R]) -> Arc<Snapshot> {
+    Snapshot::of(hull, &policy(9, 2, &[Limit::UNLIMITED], routes))
+}
+
+#[test]
+fn a_slot_that_moves_goes_to_the_one_who_waits() {
+    model(3, || {
+        let hull = Arc::new(Hull::new());
+        let snapshot = with_streams(&hull, &[route("a", 1).queue(1).streams(1)]);
+        let mut held = admitted(snapshot.anybody(0)).unwrap();
+        let waiting = waiting(snapshot.anybody(0)).unwrap();
+        let moves = {
+            let lane = snapshot.lane(0, true);
+            spawn(move || {
+                held.move_to(lane, false).unwrap();
+                drop(held);
+            })
+        };
+        let judge = Judge::default();
+        let permits = block_on(waiting).unwrap();
+        judge.hold(1);
+        drop(permits);
+        moves.join().unwrap();
+        all_returned(&hull);
+        let seen = ["route/a", "route/a/stream"].map(|key| figures(&hull, key).unwrap());
+        assert_eq!(seen.map(|f| (f.admitted, f.completed)), [(2, 2), (1, 1)]);
+    });
+}
+
+#[test]
+fn a_move_and_a_stream_that_leaves_never_hold_one_slot_both() {
+    model(2, || {
+        let hull = Arc::new(Hull::new());
+        // One spare slot for the stream that is there; what moves may use the one it gives back.
+        let one = route("a", 1).reserved(0).streams(1);
+        let snapshot = with_streams(&hull, &[one]);
+        let stream = admitted(snapshot.ask_stream(0, ANYBODY, &mut CellCache::new())).unwrap();
+        let mut call = admitted(snapshot.anybody(0)).unwrap();
+        let judge = Judge::default();
+        judge.0.fetch_add(1, Ordering::SeqCst);
+        let leaves = {
+            let judge = judge.clone();
+            spawn(move || {
+                judge.0.fetch_sub(1, Ordering::SeqCst);
+                drop(stream);
+            })
+        };
+        match call.move_to(snapshot.lane(0, true), false) {
+            Ok(()) => judge.hold(1),
+            Err(refusal) => assert_eq!(why(&refusal), ("stream_full", "route/a/stream")),
+        }
+        drop(call);
+        leaves.join().unwrap();
+        all_returned(&hull);
+    });
+}
+
+#[test]
+fn a_move_and_the_watch_give_back_once() {
+    model(2, || {
+        let hull = Arc::new(Hull::with_cores(1));
+        let capped = R {
+            tenant_limit: Some(limit(2)),
+            ..route("a", 1).streams(1)
+        };
+        let plain = policy(9, 2, &[Limit::UNLIMITED], &[capped]);
+        let shape = with_tenants(plain, &[("t", limit(9))], Limit::CLOSED);
+        let snapshot = Snapshot::of(&hull, &shape);
+        let owner = {
+            let (hull, snapshot) = (Arc::clone(&hull), Arc::clone(&snapshot));
+            spawn(move || {
+                let seat = Rc::new(hull.seat().unwrap());
+                let lane = |stream| Seated::on(&snapshot, &seat, 0, stream);
+                match lane(false).ask(snapshot.caller(0, 0)) {
+                    Entry::Admitted(mut permits) => permits.move_to(lane(true), false).is_ok(),
+                    Entry::Refused(_) | Entry::Waiting(_) => panic!("nobody else is here"),
+                }
+            })
+        };
+        // Longer than any call and any stream may last.
+        let leaks = hull.reclaim(10_000_000_000);
+        let moved = owner.join().unwrap();
+        let seen = ["route/a", "route/a/stream"].map(|key| figures(&hull, key).unwrap());
+        assert_eq!(seen[0].admitted, 1);
+        assert_eq!(seen[1].admitted, u64::from(moved));
+        let leaked = seen[0].leaked + seen[1].leaked;
+        assert_eq!(
+            leaked,
+            leaks.len() as u64,
+            "taken once, by the watch or its owner"
+        );
+        all_returned(&hull);
+    });
+}
+
+#[test]
+fn a_mode_changes_while_permits_are_out() {
+    for mode in [Mode::Shadow, Mode::Off] {
+        model(2, move || {
+            let hull = Arc::new(Hull::new());
+            let with = |mode| {
+                let judged = R {
+                    tenant_limit: Some(limit(1)),
+                    ..route("a", 1).reserved(0).candidate(1).mode(mode)
+                };
+                let plain = policy(9, 3, &[Limit::UNLIMITED], &[judged]);
+                with_tenants(plain, &[("t", limit(9))], Limit::CLOSED)
+            };
+            let snapshot = Snapshot::of(&hull, &with(Mode::Enforce));
+            let held = admitted(snapshot.ask(0, snapshot.caller(0, 0), &mut CellCache::new()));
+            let asks = {
+                let snapshot = Arc::clone(&snapshot);
+                spawn(move || {
+                    let caller = snapshot.caller(0, 0);
+                    admitted(snapshot.ask(0, caller, &mut CellCache::new()))
+                })
+            };
+            hull.apply(&with(mode), 1);
+            drop(held);
+            hull.apply(&with(Mode::Enforce), 1);
+            drop(asks.join().unwrap());
+            all_returned(&hull);
+            // Enforced again: one, and no second.
+            let caller = snapshot.caller(0, 0);
+            let ask = || snapshot.ask(0, caller, &mut CellCache::new());
+            let one = admitted(ask()).unwrap();
+            assert!(refused(ask()).is_some());
+            drop(one);
+            let seen = figures(&hull, "route/a").unwrap();
+            let would: u64 = seen.shadow_rejected.values().sum();
+            assert!(
+                would + seen.candidate_rejected <= 2 * seen.arrived,
+                "{seen:?}"
+            );
+        });
+    }
+}
+
+#[test]
+fn a_waiter_is_served_although_its_route_goes_meanwhile() {
+    model(3, || {
+        let hull = Arc::new(Hull::new());
+        let snapshot = plain(&hull, &[route("a", 1).queue(1)]);
+        let held = admitted(snapshot.anybody(0)).unwrap();
+        let first = waiting(snapshot.anybody(0)).unwrap();
+        let release = spawn(move || drop(held));
+        let renames = {
+            let hull = Arc::clone(&hull);
+            spawn(move || drop(hull.apply(&plain_policy(&[route("b", 1)]), 1)))
+        };
+        drop(block_on(first).unwrap());
+        release.join().unwrap();
+        renames.join().unwrap();
+        all_returned(&hull);
+    });
+}

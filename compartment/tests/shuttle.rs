@@ -14,12 +14,13 @@
 
 mod support;
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use compartment::policy::Policy;
 use compartment::{
-    CELL_IDLE_US, Caller, CellCache, Class, Entry, Hull, Limit, Permits, Rejection, Waiting,
+    CELL_IDLE_US, Caller, CellCache, Class, Entry, Hull, Limit, Mode, Permits, Rejection, Waiting,
 };
 use shuttle::future::block_on;
 use shuttle::rand::{Rng, thread_rng};
@@ -208,6 +209,85 @@ fn a_flood_and_two_others_in_a_short_line_are_all_told_something() {
         assert!(served[0], "the first of the flood keeps its place");
         others.into_iter().for_each(|one| one.join().unwrap());
         release.join().unwrap();
+        all_returned(&hull);
+    });
+}
+
+/// One route with streams: enforced, in shadow, off, narrow, and gone.
+fn moods() -> [Policy; 5] {
+    let with = |slots, streams, mode| {
+        let one = R {
+            tenant_limit: Some(limit(2)),
+            share: Some(1_000_000),
+            ..route("a", slots)
+                .reserved(1)
+                .queue(2)
+                .streams(streams)
+                .mode(mode)
+                .candidate(1)
+        };
+        tenants(policy(9, 4, &[Limit::UNLIMITED], &[one]))
+    };
+    [
+        with(3, 2, Mode::Enforce),
+        with(2, 1, Mode::Shadow),
+        with(2, 1, Mode::Off),
+        with(1, 1, Mode::Enforce),
+        tenants(policy(9, 4, &[Limit::UNLIMITED], &[route("b", 1)])),
+    ]
+}
+
+/// Calls and streams, some of which turn from one into the other, on a thread with a seat.
+fn turncoat(hull: &Hull, snapshot: &Arc<Snapshot>, tenant: u32) {
+    let seat = Rc::new(hull.seat().unwrap());
+    let lane = |stream| Seated::on(snapshot, &seat, 0, stream);
+    for _ in 0..2 {
+        let entry = lane(roll(3) == 0).ask(snapshot.caller(0, tenant));
+        let permits = match entry {
+            Entry::Admitted(permits) => Some(permits),
+            Entry::Waiting(waiting) => match roll(3) {
+                0 => None,
+                1 => waiting.give_up(Rejection::QueueTimeout).ok(),
+                _ => block_on(waiting).ok(),
+            },
+            Entry::Refused(_) => None,
+        };
+        let Some(mut permits) = permits else { continue };
+        if roll(2) == 0 {
+            // Refused, it is let go.
+            drop(permits.move_to(lane(true), roll(2) == 0));
+        }
+        shuttle::thread::yield_now();
+        drop(permits);
+    }
+}
+
+#[test]
+fn whatever_becomes_a_stream_or_is_judged_meanwhile_leaves_nothing_behind() {
+    explore(|| {
+        let hull = Arc::new(Hull::with_cores(3));
+        let moods = moods();
+        let snapshot = Snapshot::of(&hull, &moods[0]);
+        let clients: Vec<_> = (0..3)
+            .map(|tenant| {
+                let (hull, snapshot) = (Arc::clone(&hull), Arc::clone(&snapshot));
+                spawn(move || turncoat(&hull, &snapshot, tenant))
+            })
+            .collect();
+        let changes = {
+            let hull = Arc::clone(&hull);
+            spawn(move || {
+                for now_us in 1..4 {
+                    hull.apply(&moods[usize::try_from(roll(5)).unwrap()], now_us);
+                    if roll(4) == 0 {
+                        // Longer than anybody may stay: whoever is here is taken back.
+                        hull.reclaim(10_000_000_000);
+                    }
+                }
+            })
+        };
+        clients.into_iter().for_each(|one| one.join().unwrap());
+        changes.join().unwrap();
         all_returned(&hull);
     });
 }

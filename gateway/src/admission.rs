@@ -4,18 +4,17 @@
 //! look at anything but the snapshot that the request began with. It must never be asked twice
 //! for one request.
 
-use compartment::{Caller, Class, Entry, Limit, TenantCompartment, enter};
+use compartment::{Caller, Class, Entry, Limit, enter};
 
-use crate::core::{Core, OnRoute, RouteLane};
+use crate::core::{Core, OnRoute};
 use crate::live_policy::{LivePolicy, LiveRoute};
-use crate::running::Mark;
 use crate::tenant::Who;
 
 /// Asks every level for a slot, for a caller whose time is over at `until_us`.
 pub(crate) fn ask(core: &Core, lane: &OnRoute, who: Who, until_us: u64) -> Entry<OnRoute> {
     let caller = Caller {
         until_us: Some(until_us),
-        ..caller(&lane.0, who)
+        ..lane.0.people.caller(&lane.0.route, who)
     };
     // Borrowed for this one call, which cannot come back here.
     enter(lane.clone(), caller, &mut core.cells().borrow_mut())
@@ -23,11 +22,11 @@ pub(crate) fn ask(core: &Core, lane: &OnRoute, who: Who, until_us: u64) -> Entry
 
 /// The class of this caller's requests.
 pub(crate) fn class_of(lane: &OnRoute, who: Who) -> Class {
-    caller(&lane.0, who).class
+    lane.0.people.caller(&lane.0.route, who).class
 }
 
-fn caller(lane: &RouteLane, who: Who) -> Caller {
-    let (route, policy) = (&*lane.route, &*lane.policy);
+/// What the mechanism is told of one of this policy's callers.
+pub(crate) fn caller(policy: &LivePolicy, route: &LiveRoute, who: Who) -> Caller {
     let Who::Tenant(tenant) = who else {
         let tenant = index_of(policy, who).and_then(|index| u32::try_from(index).ok());
         return Caller {
@@ -48,35 +47,12 @@ fn caller(lane: &RouteLane, who: Who) -> Caller {
 }
 
 /// Index of the caller's compartment; the shared unknown tenant comes after the last one.
-fn index_of(policy: &LivePolicy, who: Who) -> Option<usize> {
+pub(crate) fn index_of(policy: &LivePolicy, who: Who) -> Option<usize> {
     match who {
         Who::Nobody => None,
         Who::Tenant(tenant) => Some(tenant),
         Who::SharedUnknown => Some(policy.policy.tenants.len()),
     }
-}
-
-/// Under which name the caller's compartment is known; `None` without tenants.
-pub(crate) fn name_of(policy: &LivePolicy, who: Who) -> Option<&str> {
-    let compartment = policy.compartments.get(index_of(policy, who)?)?;
-    Some(compartment.name().as_str())
-}
-
-/// The compartment of an identified tenant.
-pub(crate) fn compartment_of(policy: &LivePolicy, who: Who) -> Option<&TenantCompartment> {
-    let Who::Tenant(tenant) = who else {
-        return None;
-    };
-    policy.compartments.get(tenant).map(AsRef::as_ref)
-}
-
-/// The caller's mark in the table of running exchanges.
-pub(crate) fn mark_of(policy: &LivePolicy, who: Who) -> Mark {
-    let index = index_of(policy, who);
-    index
-        .and_then(|index| policy.tenant_marks.get(index))
-        .copied()
-        .unwrap_or_default()
 }
 
 fn lower(route: &LiveRoute, plan: Option<Class>) -> Class {

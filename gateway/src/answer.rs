@@ -41,7 +41,7 @@ pub(crate) fn slots(visit: &Visit, lane: &OnRoute, permits: Permits<OnRoute>) ->
             .stream_terms()
             .map_or(route.route_mark, |terms| terms.mark),
         upstream: route.upstream_mark,
-        tenant: admission::mark_of(&lane.0.policy, visit.who),
+        tenant: lane.0.people.mark(visit.who),
     };
     let core = &visit.core;
     if let Some(trail) = &visit.trail {
@@ -99,7 +99,7 @@ pub(crate) fn of(
         parts.end(&visit.core);
         return Ok(Response::from_parts(head, AnswerBody::Own(None)));
     }
-    if is_events && let Some(streams) = lane.for_streams() {
+    if is_events && let Some(streams) = lane.for_streams(visit.who) {
         // Refused, the upstream's connection goes first, then the permits.
         become_stream(visit, &streams, &mut parts, &mut bounds)?;
     }
@@ -126,6 +126,8 @@ fn become_stream(
     let class = admission::class_of(streams, visit.who);
     if let Some(slots) = &mut parts.slots {
         slots.move_to(streams, class).map_err(Stop::from)?;
+        // What it is told by must not hold the policy for as long as it lasts.
+        visit.goes(streams);
     }
     if let Some(terms) = streams.stream_terms() {
         *bounds = bounds.of_stream(terms, visit.core.now.last_us());

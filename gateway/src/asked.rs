@@ -4,11 +4,12 @@
 //! taken: the route, the caller, the form in which the request will be sent. It must never await,
 //! and it holds no slot.
 
+use std::rc::Rc;
+
 use http::Uri;
 use http::header::{HOST, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 
-use crate::admission;
 use crate::core::{OnRoute, Snapshot};
 use crate::head::{self, Halt, Head};
 use crate::headers::{self, Framing, Sender};
@@ -29,6 +30,8 @@ const FIRST_STEPS: &str = "the policy has no routes: put one in force with bulkh
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) lane: OnRoute,
+    /// Until the head goes out.
+    snapshot: Rc<Snapshot>,
     /// The target in canonical form, if the client's is not.
     rewritten: Option<Uri>,
     framing: Framing,
@@ -40,7 +43,7 @@ pub(crate) struct Asked {
 /// Reads the head, finds the route, then the caller.
 pub(crate) fn identify(
     visit: &mut Visit,
-    snapshot: &Snapshot,
+    snapshot: &Rc<Snapshot>,
     parts: &Parts,
 ) -> Result<Asked, Early> {
     let policy = &*snapshot.policy;
@@ -70,12 +73,19 @@ pub(crate) fn identify(
             Stop::with(Reason::BadRequest, "the identity can be read in two ways")
         }
     })?;
+    // A stream holds a slot of the route's streams, and none of the route's own.
+    let lane = match asks {
+        Asks::Call => lane,
+        Asks::Stream | Asks::Switch => lane.for_streams(visit.who).unwrap_or(lane),
+    };
+    visit.lane = Some(lane.clone());
     visit.goes(&lane);
     let rewritten = rewritten(&lane, parts, &head)?;
     let header = lane.0.route.deadline_header.as_ref();
     let deadline_us = head::deadline_us(&parts.headers, header);
     Ok(Asked {
         lane,
+        snapshot: Rc::clone(snapshot),
         rewritten,
         framing: head.framing,
         asks,
@@ -114,11 +124,8 @@ fn route(
             ..Stop::from(Reason::NoRoute)
         });
     };
-    let calls = OnRoute(lane);
-    let asks = streams::asked(parts, head.framing, &calls.0.route);
-    // A stream holds a slot of the route's streams, and none of the route's own.
-    let streams = calls.for_streams().filter(|_| asks != Asks::Call);
-    let lane = streams.unwrap_or(calls);
+    let lane = OnRoute(lane);
+    let asks = streams::asked(parts, head.framing, &lane.0.route);
     visit.lane = Some(lane.clone());
     visit.goes(&lane);
     Ok((lane, asks))
@@ -197,8 +204,8 @@ impl Asked {
             peer: &peer,
             trusted: visit.trusted,
             via: visit.core.live.via.of(visit.version),
-            tenant: admission::name_of(&self.lane.0.policy, visit.who),
-            identity: self.lane.0.policy.tenants.fields(),
+            tenant: self.lane.0.people.name(visit.who),
+            identity: self.snapshot.policy.tenants.fields(),
             request_id: &visit.request_id,
             trace: visit.trail.as_ref().and_then(|trail| trail.context),
             propagates: visit.core.tell.telemetry.propagates(),
@@ -210,11 +217,8 @@ impl Asked {
         head::count_forward(&method, &mut headers);
         let trailers = self.lane.0.route.http2 && headers::accepts_trailers(&headers);
         headers::to_upstream(&mut headers, &sender, &visit.core.ids);
-        self.lane
-            .0
-            .policy
-            .tenants
-            .drop_others(&mut headers, sender.tenant);
+        let tenants = &self.snapshot.policy.tenants;
+        tenants.drop_others(&mut headers, sender.tenant);
         if let Some(fields) = &self.lane.0.route.fields {
             fields.to_upstream(&mut headers);
         }

@@ -21,10 +21,12 @@ use crate::live_policy::{Live, LivePolicy, LiveRoute, LiveStreams};
 use crate::newest::Gates;
 use crate::now::Now;
 use crate::outcomes::Outcomes;
+use crate::people::People;
 use crate::resolve::Resolver;
 use crate::running::Running;
 use crate::tarpit::Tarpit;
 use crate::tell::Tell;
+use crate::tenant::Who;
 use crate::timer::Timers;
 use crate::upstream::{Dialler, EndpointPool, Pools, Purpose, Tried, choose};
 
@@ -80,7 +82,7 @@ pub(crate) struct Snapshot {
 #[derive(Debug)]
 pub(crate) struct RouteLane {
     pub(crate) route: Arc<LiveRoute>,
-    pub(crate) policy: Arc<LivePolicy>,
+    pub(crate) people: People,
     /// In the order of the upstream's endpoints.
     pub(crate) pools: Vec<Rc<EndpointPool>>,
     /// The way of the route's streams, which share no connection with its calls.
@@ -89,9 +91,9 @@ pub(crate) struct RouteLane {
     fallback: Option<Rc<RouteLane>>,
     /// This is the way of streams.
     pub(crate) is_of_streams: bool,
-    pub(crate) server: Durations,
+    pub(crate) server: Rc<Durations>,
     /// In the order of the pools.
-    pub(crate) client: Vec<Durations>,
+    pub(crate) client: Vec<Rc<Durations>>,
     now: Rc<Now>,
     seat: Rc<Option<Seat>>,
 }
@@ -110,8 +112,7 @@ impl Lane for OnRoute {
     }
 
     fn tenant(&self, index: u32) -> Option<&TenantCompartment> {
-        let index = usize::try_from(index).ok()?;
-        self.0.policy.compartments.get(index).map(Arc::as_ref)
+        self.0.people.tenant(index)
     }
 
     fn now_us(&self) -> u64 {
@@ -212,7 +213,7 @@ impl Core {
             server,
             client,
             route: Arc::clone(route),
-            policy: Arc::clone(&snapshot.policy),
+            people: People::All(Arc::clone(&snapshot.policy)),
             pools: endpoints.map(pool).collect(),
             streams: None,
             fallback: None,
@@ -228,13 +229,20 @@ impl Core {
         route: &LiveRoute,
         index: usize,
         policy: &LivePolicy,
-    ) -> (Durations, Vec<Durations>) {
+    ) -> (Rc<Durations>, Vec<Rc<Durations>>) {
         let asked = policy.policy.routes.get(index);
         let upstream = &route.upstream;
         let methods = asked.and_then(|route| route.methods.as_ref());
         let first = methods.and_then(|methods| methods.first()?.parse().ok());
         let verb = Verb::of(&first.unwrap_or(http::Method::GET));
-        let of = |place| Durations::prepared(place, self.number, &self.live.http, verb);
+        let of = |place| {
+            Rc::new(Durations::prepared(
+                place,
+                self.number,
+                &self.live.http,
+                verb,
+            ))
+        };
         let client = route.endpoints.iter().map(|target| {
             of(Place::Client {
                 upstream: Arc::clone(upstream),
@@ -295,9 +303,10 @@ impl Core {
 }
 
 impl OnRoute {
-    /// The same route as its streams pass it, if it has slots for them.
-    pub(crate) fn for_streams(&self) -> Option<Self> {
-        self.0.streams.as_ref().map(|lane| Self(Rc::clone(lane)))
+    /// The same route as this caller's streams pass it, if it has slots for them.
+    pub(crate) fn for_streams(&self, who: Who) -> Option<Self> {
+        let streams = self.0.streams.as_ref();
+        streams.map(|lane| Self(Rc::new(lane.alone(who))))
     }
 
     /// The way to the other upstream of its fallback.
@@ -313,6 +322,22 @@ impl OnRoute {
 }
 
 impl RouteLane {
+    /// The same for this caller alone, without anything of the policy but the route.
+    fn alone(&self, who: Who) -> Self {
+        Self {
+            route: Arc::clone(&self.route),
+            people: self.people.alone(&self.route, who),
+            pools: self.pools.clone(),
+            streams: None,
+            fallback: None,
+            is_of_streams: self.is_of_streams,
+            server: Rc::clone(&self.server),
+            client: self.client.clone(),
+            now: Rc::clone(&self.now),
+            seat: Rc::clone(&self.seat),
+        }
+    }
+
     /// The endpoint to try next, of those that this attempt has not tried; those that earlier
     /// attempts failed at come last.
     pub(crate) fn choose(

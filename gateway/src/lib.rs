@@ -39,6 +39,7 @@ mod oldest;
 mod outcomes;
 mod over_http1;
 mod over_http2;
+mod people;
 mod policy_file;
 mod policy_source;
 mod reason;

@@ -225,6 +225,15 @@ impl Live {
         self.steps.sweep();
     }
 
+    /// Snapshots that are kept for somebody who still reads them.
+    #[cfg(test)]
+    pub(crate) fn retired(&self) -> usize {
+        self.retired
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
+    }
+
     /// Differs whenever the policy in force does.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)

@@ -191,11 +191,6 @@ const fn is_tenant(level: Level) -> bool {
     }
 }
 
-/// Counted for a tenant that has no part of its own on the route.
-fn was_judged(figures: &Figures) -> bool {
-    figures.candidate_rejected > 0 || !figures.shadow_rejected.is_empty()
-}
-
 /// Every route, upstream and the gateway; of the tenants those that had traffic, busiest first,
 /// up to the bound: a report goes out every second, whatever the number of tenants.
 #[derive(Default)]
@@ -209,7 +204,7 @@ impl Chosen {
     fn take(&mut self, figures: Figures) {
         if !is_tenant(figures.level) {
             self.kept.push(figures);
-        } else if figures.arrived > 0 || figures.in_flight > 0 || was_judged(&figures) {
+        } else if figures.arrived > 0 || figures.in_flight > 0 {
             self.tenants.push(figures);
             self.tenants_seen = self.tenants_seen.saturating_add(1);
         }

@@ -13,7 +13,6 @@ use telemetry::names::attribute as a;
 use telemetry::{Context, Kind, Record, SpanId, Status, Text, Value, bounded, trace_hex};
 
 use crate::access_log::Line;
-use crate::admission;
 use crate::core::{Core, OnRoute};
 use crate::http_stats::Verb;
 use crate::ids::RequestId;
@@ -130,7 +129,7 @@ impl Detail {
 
     /// Hands it to whoever wants it. `lane`: the route, and whose the request is.
     pub(crate) fn tell(&self, core: &Core, lane: Option<&(OnRoute, Who)>, how: &Summary) {
-        let tenant = lane.and_then(|(lane, who)| admission::name_of(&lane.0.policy, *who));
+        let tenant = lane.and_then(|(lane, who)| lane.0.people.name(*who));
         let route = lane.map(|(lane, _)| &lane.0.route.id);
         if let Some(context) = how.context.filter(|context| context.sampled) {
             for call in &self.calls {

@@ -235,7 +235,7 @@ impl Trail {
         let lane = self.lane.borrow();
         let durations = lane
             .as_ref()
-            .map_or(&core.unrouted, |(lane, _)| &lane.0.server);
+            .map_or(&core.unrouted, |(lane, _)| &*lane.0.server);
         durations.record(&core.live.http, series, us, self.example(us, now_us));
         if let Some(detail) = &self.detail {
             detail.borrow().tell(

@@ -13,7 +13,6 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 
 use telemetry::names::event;
 
-use crate::admission;
 use crate::attempt::Fault;
 use crate::connection::{Connection, Fate};
 use crate::core::{Core, OnRoute};
@@ -239,7 +238,7 @@ impl Visit {
 
     /// The identified tenant's limit, and how much of it is left.
     fn own_limit(&self) -> Option<(u32, u32)> {
-        let own = admission::compartment_of(&self.lane.as_ref()?.0.policy, self.who)?;
+        let own = self.lane.as_ref()?.0.people.identified(self.who)?;
         let limit = own.limit().slots()?;
         Some((limit, limit.saturating_sub(own.in_flight())))
     }
@@ -272,7 +271,7 @@ impl Visit {
             return;
         }
         let lane = self.lane.as_ref().map(|lane| &lane.0);
-        let tenant = lane.and_then(|lane| admission::name_of(&lane.policy, self.who));
+        let tenant = lane.and_then(|lane| lane.people.name(self.who));
         self.core.live.newest.note(Noted {
             key: Arc::clone(&refusal.key),
             reason: stop.reason.as_str(),
@@ -298,7 +297,7 @@ impl Visit {
             compartment.limit = %refusal.limit,
             compartment.queued = passage.map(|passage| passage.queued()),
             route.id = lane.map(|lane| lane.route.id.as_str()),
-            tenant.id = lane.and_then(|lane| admission::name_of(&lane.policy, self.who)),
+            tenant.id = lane.and_then(|lane| lane.people.name(self.who)),
             trace.id = self.trace_hex(),
             span.id = self.span_hex(),
             request.id = std::str::from_utf8(self.request_id.as_bytes()).unwrap_or_default(),

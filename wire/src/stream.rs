@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use compartment::{
-    Balance, Figures, Histogram, HistogramError, LIMIT_MAX, Level, Limit, Mode, Rejection, StepFigures,
+    Balance, Figures, Histogram, HistogramError, LIMIT_MAX, Level, Limit, Mode, Rejection,
+    StepFigures,
 };
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 

@@ -5,9 +5,8 @@
 //! request is in the word before it counts as admitted, counts as completed before it is out of
 //! the word, and is out of the line before its end is counted.
 //!
-//! The shared levels count in one cell for each core, so
-//! that cores do not wait for each other; tenants, of which there are many, in one cell. It must
-//! never be read on the way to a decision.
+//! The shared levels count in one cell for each core, so that cores do not wait for each other;
+//! tenants, of which there are many, in one cell. It must never be read on the way to a decision.
 
 mod reading;
 

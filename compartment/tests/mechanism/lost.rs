@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use compartment::{Caller, Entry, Hull, Leak, Limit, OVERDUE_US, Permits};
+use compartment::{Caller, Entry, Hull, Leak, Limit, OVERDUE_US, Permits, WAYS_REPLACED_MAX};
 
 use crate::support::*;
 
@@ -116,4 +116,60 @@ fn a_permit_that_is_out_for_long_is_explained_by_what_it_has_held_so_far() {
     }
     drop(long);
     assert!(hull.held_so_far_us(u64::MAX).is_empty());
+}
+
+#[test]
+fn policies_that_come_and_go_leave_no_more_ways_than_are_in_use() {
+    let hull = Hull::with_cores(1);
+    let with = |class_reserve| {
+        let routes = [
+            R {
+                class_reserve,
+                ..route("a", 9)
+            },
+            route("b", 1).streams(2),
+        ];
+        policy(20, 2, &[limit(20)], &routes)
+    };
+    let snapshot = Snapshot::at(&hull, &with(0), 1);
+    let seat = Rc::new(hull.seat().unwrap());
+    let held = take(&Seated::new(&snapshot, &seat), ANYBODY);
+    for _ in 0..1_000 {
+        hull.apply(&with(0), 1);
+    }
+    assert_eq!(hull.ways_known(), 3, "the same, however often it comes");
+    let pushes = u32::try_from(WAYS_REPLACED_MAX).unwrap() + 1_000;
+    for n in 1..pushes {
+        hull.apply(&with(1 + n % 2), 1);
+    }
+    let most = 3 + WAYS_REPLACED_MAX;
+    assert!(hull.ways_known() <= most, "{}", hull.ways_known());
+    hull.sweep(2 + compartment::ABSENT_US);
+    assert_eq!(hull.ways_known(), 4, "in force or in use");
+    // The first of all is still the way back of whom it let in.
+    let leaks = hull.reclaim(2 + HOLD_US + OVERDUE_US);
+    assert_eq!(leaks.len(), 1);
+    drop(held);
+    all_returned(&hull);
+}
+
+#[test]
+fn every_overdue_permit_finds_its_tenant() {
+    let hull = Hull::with_cores(1);
+    let names: Vec<String> = (0..200).map(|n| format!("t{n}")).collect();
+    let tenants: Vec<_> = names.iter().map(|name| (name.as_str(), limit(1))).collect();
+    let plain = policy(500, 0, &[Limit::UNLIMITED], &[route("a", 300)]);
+    let snapshot = Snapshot::at(&hull, &with_tenants(plain, &tenants, limit(1)), 1);
+    let seat = Rc::new(hull.seat().unwrap());
+    let lane = Seated::new(&snapshot, &seat);
+    let held: Vec<_> = (0..200)
+        .map(|tenant| take(&lane, snapshot.caller(0, tenant)))
+        .collect();
+    let leaks = hull.reclaim(2 + HOLD_US + OVERDUE_US);
+    let mut found: Vec<_> = leaks.into_iter().map(|leak| leak.tenant.unwrap()).collect();
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), 200);
+    drop(held);
+    all_returned(&hull);
 }

@@ -69,10 +69,10 @@ impl Asked {
         allows: Allows,
         age_us_max: u64,
     ) -> Option<Self> {
-        let (route, policy) = (&lane.0.route, &lane.0.policy);
+        let (route, people) = (&lane.0.route, &lane.0.people);
         Some(Self {
             slot: Slot {
-                owner: owner(policy, who)?,
+                owner: people.owner(who)?,
                 target: target(route.id.as_str(), &route.upstream, scheme(route), sent),
                 is_only_owner: who == Who::Nobody,
             },
@@ -155,7 +155,7 @@ fn answer(stored: &Stored, age_us: u64, room: HeaderMap) -> Response<Bytes> {
 
 /// Whose the answer to this caller is. Without tenants there is but one caller; one that a
 /// policy with tenants does not know has nothing that could be told from another's.
-fn owner(policy: &LivePolicy, who: Who) -> Option<Owner> {
+pub(crate) fn owner(policy: &LivePolicy, who: Who) -> Option<Owner> {
     match who {
         Who::Nobody => policy.owners.common.clone(),
         Who::Tenant(tenant) => policy.owners.tenants.get(tenant)?.clone(),
