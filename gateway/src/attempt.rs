@@ -12,7 +12,7 @@ use std::time::Duration;
 use http::header::UPGRADE;
 use http::{Request, Response, StatusCode};
 
-use crate::core::{Core, OnRoute};
+use crate::core::{Choice, Core, OnRoute, RouteLane};
 use crate::headers::{Framing, TRACEPARENT, framing, names_websocket};
 use crate::held_body::Bounds;
 use crate::reason::Reason;
@@ -216,16 +216,11 @@ impl<'a> Attempts<'a> {
         let mut unreached = Unreached::Name;
         self.tried = Tried::default();
         self.connect_until_us = None;
-        while let Some((index, pool)) =
-            lane.choose(now_us, (self.tried, self.failed), &self.core.ids)
+        while self.tried.count() < ENDPOINTS_TRIED_MAX
+            && let Some((index, pool)) = self.choose(&lane)
         {
-            if self.tried.count() >= ENDPOINTS_TRIED_MAX {
-                break;
-            }
-            self.tried = self.tried.with(index);
-            let began_us = self.core.now.last_us();
-            self.tries(index, pool, began_us);
-            let aim = Aim::at(pool, began_us, lane.pools.len() > 1);
+            // Little is kept over an await: every request carries the size of this future.
+            let aim = self.aim_at(index, pool);
             let asked = match lane.route.http2 {
                 // Boxed: other upstreams' requests carry no room for it.
                 true => Box::pin(self.over_http2(pool)).await,
@@ -245,13 +240,26 @@ impl<'a> Attempts<'a> {
                     if fault.is_of_upstream() {
                         aim.failed(self.core.now.read_us());
                     }
-                    self.failed = self.failed.with(index);
                     return Err(fault);
                 }
             }
-            self.failed = self.failed.with(index);
         }
         Err(Fault::Connect(unreached))
+    }
+
+    fn choose<'l>(&self, lane: &'l RouteLane) -> Option<Choice<'l>> {
+        let (core, tried) = (self.core, (self.tried, self.failed));
+        lane.choose(core.now.last_us(), tried, &core.ids)
+    }
+
+    /// The request goes to this endpoint. Until that brings an answer to pass on, later attempts
+    /// prefer others.
+    fn aim_at(&mut self, index: usize, pool: &Rc<EndpointPool>) -> Aim {
+        self.tried = self.tried.with(index);
+        self.failed = self.failed.with(index);
+        let now_us = self.core.now.last_us();
+        self.tries(index, pool, now_us);
+        Aim::at(pool, now_us, self.lane.0.pools.len() > 1)
     }
 
     /// How long the endpoint under way may take to connect: each gets its part of what is left, so
@@ -268,9 +276,8 @@ impl<'a> Attempts<'a> {
         Duration::from_micros(until_us.saturating_sub(now_us) / left)
     }
 
-    /// This attempt's answer is not passed on, and the next one prefers another endpoint.
-    pub(crate) fn will_repeat(&mut self, now_us: u64) {
-        self.failed = self.failed.and(self.tried);
+    /// This attempt's answer is not passed on.
+    pub(crate) fn will_repeat(&self, now_us: u64) {
         if let Some(trail) = self.trail {
             trail.attempt_ended(None, now_us);
         }

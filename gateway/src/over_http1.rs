@@ -13,7 +13,7 @@ use http::Response;
 use hyper::body::Incoming;
 
 use crate::attempt::{Attempts, Fault, Reply, fault_of, is_readable};
-use crate::upstream::{EndpointPool, NoConnection, Socket, Source, Unreached, Wire};
+use crate::upstream::{EndpointPool, Source, Unreached, Wire};
 
 impl Attempts<'_> {
     /// One endpoint, or why it gives no connection.
@@ -22,16 +22,14 @@ impl Attempts<'_> {
         pool: &Rc<EndpointPool>,
     ) -> Result<Result<Reply, Unreached>, Fault> {
         loop {
-            let now_us = self.core.now.last_us();
-            let idle = poll_fn(|cx| Poll::Ready(pool.take(now_us, cx))).await;
+            let core = self.core;
+            let idle = poll_fn(|cx| Poll::Ready(pool.take(core.now.last_us(), cx))).await;
             let wire = match idle {
                 Some(wire) => wire,
-                None => {
-                    match Box::pin(self.dial(pool, |stream| Wire::new(stream, now_us))).await? {
-                        Ok(wire) => wire,
-                        Err(why) => return Ok(Err(why)),
-                    }
-                }
+                None => match Box::pin(self.dial(pool)).await? {
+                    Ok(wire) => wire,
+                    Err(why) => return Ok(Err(why)),
+                },
             };
             if let Some((response, wire)) = self.send(wire).await? {
                 let (head, incoming) = response.into_parts();
@@ -48,16 +46,10 @@ impl Attempts<'_> {
     }
 
     /// A new connection, or why this endpoint gives none.
-    async fn dial<T, E, F>(
-        &mut self,
-        pool: &EndpointPool,
-        begin: impl FnOnce(Socket) -> F,
-    ) -> Result<Result<T, Unreached>, Fault>
-    where
-        F: Future<Output = Result<T, E>>,
-        NoConnection: From<E>,
-    {
+    async fn dial(&mut self, pool: &EndpointPool) -> Result<Result<Box<Wire>, Unreached>, Fault> {
         let longest = self.connect_share();
+        let born_us = self.core.now.last_us();
+        let begin = move |socket| Wire::new(socket, born_us);
         // Boxed, as all that is rare: every request carries the size of this future.
         let mut dial = Box::pin(self.core.dialler.dial(&pool.target, longest, begin));
         // Cancelling it closes the half-made connection; nothing has been sent.

@@ -293,3 +293,91 @@ fn who_waits_on_a_route_that_gets_another_name_is_answered() {
     until("all is back", &|| figure("route/a", "in_flight") == Some(0));
     assert_eq!(figure("route/a", "completed"), Some(3));
 }
+
+/// A server that answers each request, and says how many connections it has.
+struct Peer {
+    at: SocketAddr,
+    open: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+    answered: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl Peer {
+    fn start(delay: Duration) -> Self {
+        use std::sync::atomic::Ordering::SeqCst;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = Self {
+            at: listener.local_addr().unwrap(),
+            open: Default::default(),
+            answered: Default::default(),
+        };
+        let (open, answered) = (peer.open.clone(), peer.answered.clone());
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let (open, answered) = (open.clone(), answered.clone());
+                open.fetch_add(1, SeqCst);
+                std::thread::spawn(move || {
+                    let mut bytes = [0; 4_096];
+                    while stream.read(&mut bytes).is_ok_and(|count| count > 0) {
+                        std::thread::sleep(delay);
+                        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                        if stream.write_all(answer).is_err() {
+                            break;
+                        }
+                        answered.fetch_add(1, SeqCst);
+                    }
+                    open.fetch_sub(1, SeqCst);
+                });
+            }
+        });
+        peer
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        let of = |count: &std::sync::atomic::AtomicUsize| {
+            count.load(std::sync::atomic::Ordering::SeqCst)
+        };
+        (of(&self.open), of(&self.answered))
+    }
+}
+
+#[test]
+fn a_removed_endpoint_finishes_what_it_has_and_is_closed() {
+    let (old, new) = (
+        Peer::start(Duration::from_millis(1_500)),
+        Peer::start(Duration::ZERO),
+    );
+    let folder = Folder::new();
+    let leading_to = |at: SocketAddr| document(5).replace("127.0.0.1:9", &at.to_string());
+    folder.write(&leading_to(old.at));
+    let gateway = gateway::start(config(&folder.file())).unwrap();
+    let ask = |at: SocketAddr| page(at, "/a");
+    // One connection at rest, one in use.
+    assert!(ask(gateway.listen()[0]).ends_with("ok"));
+    let at = gateway.listen()[0];
+    let running = std::thread::spawn(move || page(at, "/a"));
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        for _ in 0..LONGEST.as_millis() / POLL.as_millis() {
+            if is_so() {
+                return;
+            }
+            std::thread::sleep(POLL);
+        }
+        panic!("not in time: {what}");
+    };
+    until("a call", &|| {
+        let all = json(&gateway, "/compartments");
+        let all = all["compartments"].as_array().unwrap().clone();
+        all.iter()
+            .any(|one| one["key"] == "route/a" && one["in_flight"] == 1)
+    });
+    folder.write(&leading_to(new.at));
+    gateway.reload();
+    until("the new policy", &|| in_force(&gateway).0 == 2);
+    assert!(ask(gateway.listen()[0]).ends_with("ok"));
+    assert_eq!(new.counts().1, 1);
+    assert!(
+        running.join().unwrap().ends_with("ok"),
+        "what was in flight finishes"
+    );
+    until("the old connections", &|| old.counts() == (0, 2));
+}

@@ -19,8 +19,9 @@ use super::*;
 #[derive(Default)]
 pub(super) struct Log {
     pub(super) connections: AtomicUsize,
+    pub(super) closed: AtomicUsize,
     pub(super) requests: AtomicUsize,
-    running: AtomicUsize,
+    pub(super) running: AtomicUsize,
     peak: AtomicUsize,
     /// Streams that were taken back.
     reset: AtomicUsize,
@@ -58,7 +59,10 @@ impl Upstream {
                 let number = shared.connections.fetch_add(1, Ordering::SeqCst);
                 let rudeness = if number < rude { rudeness } else { "" };
                 let log = Arc::clone(&shared);
-                connections.spawn(async move { serve(stream, streams_max, rudeness, log).await });
+                connections.spawn(async move {
+                    serve(stream, streams_max, rudeness, Arc::clone(&log)).await;
+                    log.closed.fetch_add(1, Ordering::SeqCst);
+                });
             }
         });
         Self {

@@ -21,6 +21,7 @@ mod drain;
 mod h2;
 mod http2_upstream;
 mod ladder;
+mod leaks;
 mod least_rate;
 mod queue;
 mod retries;
