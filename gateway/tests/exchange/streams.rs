@@ -111,9 +111,11 @@ fn many_upgrades_at_once_hold_the_limit() {
 fn a_half_done_upgrade_holds_nothing() {
     let bench = bench(&[TWO]);
     for by_reset in [false, true] {
-        let gone = bench.stub.gone();
+        let (gone, arrived) = (bench.stub.gone(), bench.stub.arrived());
         let client = bench.send(upgrade("/one", "hold"));
         eventually("the slot", || bench.in_flight("route/one/stream") == 1);
+        // Or there would be nobody to be let go.
+        eventually("the upstream", || bench.stub.arrived() > arrived);
         let left = Instant::now();
         match by_reset {
             true => client.reset(),
