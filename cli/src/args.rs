@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::args_tools::{
-    AdviceArgs, ApplyArgs, CheckArgs, ClientArgs, DemoArgs, DiffArgs, GetArgs, HealthArgs,
-    RollbackArgs, TokenArgs, TopArgs, WhatIfArgs,
+    AdviceArgs, ApplyArgs, CheckArgs, ClientArgs, DemoArgs, DiffArgs, DrillArgs, GetArgs,
+    HealthArgs, RollbackArgs, TokenArgs, TopArgs, WhatIfArgs,
 };
 use crate::settings::Flags;
 use crate::size::SizeArgs;
@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Advice(AdviceArgs),
     /// Show what another limit would do to the measured traffic
     WhatIf(WhatIfArgs),
+    /// Rehearse a fallback before it is needed
+    Drill(DrillArgs),
     /// Ask a URL, such as a gateway's /readyz: exit 0 when the answer is 2xx
     Health(HealthArgs),
     /// Work with API keys

@@ -98,6 +98,18 @@ pub(crate) struct WhatIfArgs {
     pub(crate) client: ClientArgs,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct DrillArgs {
+    /// Ask every step of this route's fallback, on every gateway; exit 1 if one has no answer
+    #[arg(long, value_name = "ROUTE")]
+    pub(crate) fallback: String,
+    /// Path and query for the other upstream of the fallback [default: the route's own]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) path: Option<String>,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
 /// What `get` can list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Listed {

@@ -56,6 +56,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Top(args) => remote::top(&args),
         Command::Advice(args) => remote::advice(&args),
         Command::WhatIf(args) => remote::what_if(&args),
+        Command::Drill(args) => remote::drill(&args),
         Command::Health(args) => tools::health(&args),
         Command::Token(args) => tools::token(&args.command),
         Command::Version => tools::version(),

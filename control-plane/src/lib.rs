@@ -10,6 +10,7 @@ mod api;
 mod auth;
 mod clock;
 mod config;
+pub mod drills;
 mod events;
 pub mod fleet;
 pub mod history;
@@ -290,6 +291,7 @@ async fn open(
         fleet: fleet::Fleet::default(),
         history,
         advice: advice::Book::default(),
+        drills: drills::Drills::default(),
         auth: Arc::new(auth::Auth::new(config.no_login, config.admin_token.clone())),
         store,
         rollout,

@@ -13,6 +13,7 @@ use crate::advice::Book;
 use crate::alerts::Alerts;
 use crate::auth::Auth;
 use crate::clock;
+use crate::drills::Drills;
 use crate::events::Events;
 use crate::fleet::{Fleet, FleetFigures, GatewayView};
 use crate::history::History;
@@ -43,6 +44,7 @@ pub struct AppState {
     pub(crate) events: Events,
     pub(crate) page_streams: PageStreams,
     pub(crate) advice: Book,
+    pub(crate) drills: Drills,
     pub(crate) auth: Arc<Auth>,
     pub(crate) gateway_token: Secret,
     /// Tasks of the gateways' streams; awaited when the process goes down.

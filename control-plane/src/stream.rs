@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use compartment::Figures;
 use telemetry::names::event;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use wire::stream::proto::control_server::{Control, ControlServer};
 use wire::stream::proto::{
-    Answer, FromGateway, Hello, PolicyPush, Report, ToGateway, answer, from_gateway, to_gateway,
+    Answer, FromGateway, Hello, PolicyPush, Rehearse, Report, ToGateway, answer, from_gateway,
+    to_gateway,
 };
 use wire::stream::{MESSAGE_BYTES_MAX, authorized, bounded_text, faults_of, figures_of};
 
@@ -100,13 +101,14 @@ async fn follow(state: AppState, mut up: Streaming<FromGateway>, down: Down) {
         }
     };
     tracing::info!(gateway.id = %id, policy.generation = running, "bulkhead.gateway.connected");
-    let newest = state.rollout.follow();
+    let (newest, asked) = (state.rollout.follow(), state.drills.follow());
     let mut link = Link {
         state,
         id,
         stream,
         same_store,
         newest,
+        asked,
         sent: None,
         answer_by: None,
     };
@@ -130,6 +132,8 @@ struct Link {
     /// The numbers that the gateway speaks of are of this store.
     same_store: bool,
     newest: watch::Receiver<Arc<Published>>,
+    /// Rehearsals that this gateway is to make, with all others.
+    asked: broadcast::Receiver<Rehearse>,
     /// The generation that this stream last took down, whatever became of it.
     sent: Option<u64>,
     /// Until when the answer to it is awaited. One policy at a time: what a frozen gateway does
@@ -191,6 +195,13 @@ impl Link {
                         return;
                     }
                 }
+                asked = self.asked.recv() => {
+                    // One that finds no place, or came too fast, is told as not answered.
+                    if let Ok(asked) = asked {
+                        let message = Some(to_gateway::Message::Rehearse(asked));
+                        let _full = down.try_send(Ok(ToGateway { message }));
+                    }
+                }
                 message = up.message() => match message {
                     Ok(Some(FromGateway { message: Some(message) })) => {
                         if !self.take(message) {
@@ -227,6 +238,10 @@ impl Link {
             from_gateway::Message::Hello(_) => false,
             from_gateway::Message::Answer(answer) => self.answered(answer),
             from_gateway::Message::Report(report) => self.reported(report),
+            from_gateway::Message::Rehearsed(told) => {
+                self.state.drills.told(&self.id, told);
+                true
+            }
         }
     }
 

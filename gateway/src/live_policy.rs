@@ -24,6 +24,7 @@ use crate::http_stats::HttpStats;
 use crate::least_rate::LeastRate;
 use crate::newest::Newest;
 use crate::outcomes::Outcomes;
+use crate::rehearsal::Rehearsals;
 use crate::route::RouteTable;
 use crate::running::{Mark, Tables};
 use crate::stale::{Owners, Store};
@@ -50,6 +51,7 @@ pub(crate) struct Live {
     /// Of the steps of every fallback, for the same reason.
     pub(crate) steps: KeptStats,
     pub(crate) stale: Store,
+    pub(crate) rehearsals: Rehearsals,
     pub(crate) running: Tables,
     pub(crate) outcomes: Outcomes,
     pub(crate) via: Via,
@@ -164,6 +166,7 @@ impl Live {
             budgets: Mutex::default(),
             steps: KeptStats::default(),
             stale: Store::default(),
+            rehearsals: Rehearsals::default(),
             running: Tables::default(),
             outcomes: Outcomes::default(),
             via: Via::random(),

@@ -14,6 +14,7 @@ use crate::clock::{Clock, unix_ms};
 use crate::http_stats::HttpStats;
 use crate::live_policy::Live;
 use crate::outcomes::Outcomes;
+use crate::rehearsal;
 use crate::stale::Store;
 use crate::tell::Tell;
 use crate::upstreams_page;
@@ -139,6 +140,21 @@ impl Reporter {
     /// What is stored for callers that get no other answer.
     pub(crate) fn stale(&self) -> &Store {
         &self.live.stale
+    }
+
+    /// Asks every step of a route's fallback.
+    pub(crate) async fn rehearse(&self, asked: proto::Rehearse) -> proto::Rehearsed {
+        let now_us = self.clock.now_us();
+        let asking = rehearsal::rehearse(&self.live, &asked.route, &asked.path, now_us);
+        let (steps, refused) = match asking.await {
+            Ok(steps) => (steps, String::new()),
+            Err(why) => (Vec::new(), why),
+        };
+        proto::Rehearsed {
+            id: asked.id,
+            steps,
+            refused,
+        }
     }
 
     /// On the clock that counts.

@@ -31,6 +31,7 @@ impl Service {
     pub(crate) fn new(core: Rc<Core>) -> Self {
         let house = Tasks::new("housekeeping");
         house.spawn(Rc::clone(&core).keep_house());
+        house.spawn(Rc::clone(&core).rehearse());
         Self {
             core,
             _house: Rc::new(house),

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use compartment::policy::Fault;
-use http::Uri;
 use tokio::sync::mpsc;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::MissedTickBehavior;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -23,41 +22,26 @@ use wire::stream::proto::{self, FromGateway, Hello, PolicyPush, ToGateway, to_ga
 use wire::stream::{MESSAGE_BYTES_MAX, authorization};
 
 use crate::back_off::BackOff;
+pub(crate) use crate::control_address::{AddressError, endpoint};
 use crate::intake::{Answer, Identity, Intake, broken};
 use crate::keeper::Keeper;
 use crate::report::Reporter;
 use crate::standing::Standing;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Dialling is over when the control plane has answered the call, within this.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
-const PING_INTERVAL: Duration = Duration::from_secs(10);
-/// A peer that leaves a ping unanswered this long is dead, whatever TCP believes.
-const PING_TIMEOUT: Duration = Duration::from_secs(5);
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 /// Messages to the control plane that wait for it to read.
 const OUTBOUND_MAX: usize = 4;
 /// A connection that has lasted this many reports was good: the next failure starts from the
 /// shortest wait. Counted in reports, so that one that breaks at once does not reset anything.
 const REPORTS_WHEN_GOOD: u32 = 5;
+/// Rehearsals of a fallback at one time; what is asked beyond is not answered.
+const REHEARSALS_MAX: usize = 4;
 /// Longest wait for the disk before a policy is put in force without it.
 const SAVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// An answer that nobody reads this long ends the connection.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// Receive windows: a large policy should not need a round trip for every 64 KiB.
-const STREAM_WINDOW_BYTES: u32 = 1 << 20;
-const CONNECTION_WINDOW_BYTES: u32 = 2 << 20;
-
-/// Why the settings name no control plane that could be dialled.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AddressError {
-    #[error("--control-plane {url}: must be http://HOST:PORT, without a path")]
-    Shape { url: String },
-    #[error("--control-plane {url}: https is not enforced by this build; use http://HOST:PORT")]
-    Tls { url: String },
-    #[error("the gateway token must be visible ASCII characters, for it is sent in a header")]
-    Token,
-}
 
 /// Why a connection ended. What is logged depends on the kind alone, once for each streak.
 #[derive(Debug, thiserror::Error)]
@@ -117,38 +101,6 @@ pub(crate) struct Link {
     logged: Option<u8>,
 }
 
-/// Where a control plane is, checked.
-pub(crate) fn endpoint(url: &str) -> Result<Endpoint, AddressError> {
-    let shape = || AddressError::Shape {
-        url: url.to_owned(),
-    };
-    let uri: Uri = url.parse().map_err(|_| shape())?;
-    match uri.scheme_str() {
-        Some("http") => {}
-        Some("https") => {
-            return Err(AddressError::Tls {
-                url: url.to_owned(),
-            });
-        }
-        _ => return Err(shape()),
-    }
-    let is_bare = uri.path_and_query().is_none_or(|path| path.as_str() == "/");
-    let plain = uri
-        .authority()
-        .is_some_and(|authority| !authority.as_str().contains('@'));
-    if !is_bare || !plain {
-        return Err(shape());
-    }
-    Ok(Endpoint::from(uri)
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT)
-        .keep_alive_while_idle(true)
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES))
-}
-
 impl Link {
     pub(crate) fn new(
         url: &str,
@@ -197,12 +149,32 @@ impl Link {
         let mut period = tokio::time::interval(REPORT_PERIOD);
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut reports: u32 = 0;
+        let mut rehearsals = JoinSet::new();
         loop {
             tokio::select! {
                 // Cancelled between two messages or inside one, the stream keeps what it has.
                 message = inbound.message() => {
                     let message = message.map_err(Ended::of_status)?.ok_or(Ended::Closed)?;
-                    self.take(message, &outbound).await?;
+                    match message.message {
+                        Some(to_gateway::Message::Policy(push)) => {
+                            self.take(push, &outbound).await?;
+                        }
+                        // Beside the stream: a policy never waits for one.
+                        Some(to_gateway::Message::Rehearse(asked))
+                            if rehearsals.len() < REHEARSALS_MAX =>
+                        {
+                            let reporter = self.reporter.clone();
+                            rehearsals.spawn(async move { reporter.rehearse(asked).await });
+                        }
+                        // A newer control plane may say what this build does not know.
+                        Some(to_gateway::Message::Rehearse(_)) | None => {}
+                    }
+                }
+                // Cancelled, the ended one is joined the next time.
+                Some(told) = rehearsals.join_next() => {
+                    if let Ok(told) = told {
+                        send(&outbound, Message::Rehearsed(told)).await?;
+                    }
                 }
                 // A tick that is cancelled comes again with the next call.
                 _ = period.tick() => {
@@ -252,16 +224,12 @@ impl Link {
             .into_inner())
     }
 
-    /// One message of the control plane.
+    /// One policy of the control plane.
     async fn take(
         &self,
-        message: ToGateway,
+        push: PolicyPush,
         outbound: &mpsc::Sender<FromGateway>,
     ) -> Result<(), Ended> {
-        // A newer control plane may say what this build does not know.
-        let Some(to_gateway::Message::Policy(push)) = message.message else {
-            return Ok(());
-        };
         let generation = push.generation;
         let answer = self.apply(push).await;
         let outcome = match answer {

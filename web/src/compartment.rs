@@ -7,8 +7,9 @@ use askama::Template;
 use compartment::{Figures, Level, Mode, Rejection};
 
 use crate::{
-    Ask, Bar, Edit, Effective, Frame, GatewayRow, Holders, Moment, NotIsolated, OverTime, Reading,
-    ReasonRow, Settable, SpareUse, State, Times, edit::COMMENT_CHARS_MAX, reason_rows, text, url,
+    Ask, Bar, Edit, Effective, Frame, GatewayRow, Holders, Ladder, Moment, NotIsolated, OverTime,
+    Reading, ReasonRow, Settable, SpareUse, State, Times, edit::COMMENT_CHARS_MAX, reason_rows,
+    text, url,
 };
 
 /// The most gateways in the table.
@@ -18,7 +19,7 @@ pub const PARTS_MAX: usize = 100;
 #[derive(Debug, Clone, Template)]
 #[template(
     path = "compartment.html",
-    blocks = ["strip", "figures", "reasons", "held", "over_time"]
+    blocks = ["strip", "figures", "reasons", "held", "ladder", "over_time"]
 )]
 pub struct CompartmentPage {
     /// What stands around it.
@@ -39,6 +40,8 @@ pub struct CompartmentPage {
     pub holders: Holders,
     /// The route's streams, which have slots of their own.
     pub streams: Option<Reading>,
+    /// The steps of the route's fallback.
+    pub ladder: Option<Ladder>,
     /// What is out of the spare; where it is borrowed from.
     pub spare: Option<SpareUse>,
     /// What the route's own rules leave at this moment, line by line.
@@ -152,6 +155,7 @@ impl CompartmentPage {
             self.as_figures().render()?,
             self.as_reasons().render()?,
             self.as_held().render()?,
+            self.as_ladder().render()?,
             match self.over_time {
                 Some(_) => self.as_over_time().render()?,
                 None => String::new(),
@@ -208,6 +212,11 @@ impl CompartmentPage {
     /// The page's own address.
     pub fn href(&self) -> String {
         url::compartment(&self.key)
+    }
+
+    /// The route of a route's own key.
+    pub fn route_id(&self) -> &str {
+        self.key.strip_prefix("route/").unwrap_or(&self.key)
     }
 
     /// The resource of the API.

@@ -23,6 +23,7 @@ mod frame;
 mod holders;
 mod hour;
 mod isolation;
+mod ladder;
 mod lately;
 mod list;
 mod list_view;
@@ -58,6 +59,7 @@ pub use frame::{Fleet, Frame, Freshness, INTERVALS_MISSED_MAX, Moment, REPORT_IN
 pub use holders::{HOLDERS_MAX, Holder, Holders, SpareUse};
 pub use hour::Hour;
 pub use isolation::{NotIsolated, not_isolated};
+pub use ladder::{Ladder, Rehearsal, Rung};
 pub use lately::{Lately, Look};
 pub use list::{EXPORT_ROWS_MAX, LIST_ROWS_MAX, ListPage, ListRow, Saturated};
 pub use list_view::{Asked, ListView, Order, Wanted};

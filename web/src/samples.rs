@@ -12,6 +12,7 @@ mod alerts;
 mod compartment_page;
 mod compartment_states;
 mod hour;
+mod ladder;
 mod list;
 mod over_time;
 mod overview;

@@ -168,8 +168,11 @@ impl Mode {
                 "timeout": { "attempt": "10s", "total": "30s" },
             });
             if let (Route::Recommendations, Some(entry)) = (route, entry.as_object_mut()) {
-                let fallback = json!([{ "kind": "static", "status": 200,
-                                        "content_type": "application/json", "body": "[]" }]);
+                let fallback = json!([
+                    { "kind": "stale", "max_age": "10s" },
+                    { "kind": "static", "status": 200, "content_type": "application/json",
+                      "body": "[]" },
+                ]);
                 entry.insert("fallback".to_owned(), fallback);
             }
             upstreams.insert(name.to_owned(), json!({ "endpoints": [url] }));

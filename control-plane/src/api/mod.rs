@@ -7,6 +7,7 @@ mod advice;
 mod alerts;
 mod around;
 mod compartments;
+pub(crate) mod drills;
 mod events;
 mod gateways;
 mod generations;
@@ -66,6 +67,8 @@ fn table() -> Vec<Route> {
             &["post"],
             post(generations::restore),
         ),
+        ("/drills", &["post"], post(drills::begin)),
+        ("/drills/{id}", &["get"], get(drills::one)),
         ("/events", &["get"], get(events::stream)),
         ("/gateways", &["get"], get(gateways::list)),
         ("/alerts", &["get"], get(alerts::list)),

@@ -59,6 +59,16 @@ impl Problem {
         self
     }
 
+    /// As a page shows it.
+    pub(crate) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// For people.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     pub(super) fn retry(mut self) -> Self {
         self.retry = true;
         self

@@ -124,6 +124,8 @@ pub(super) fn page(
             held::holders(&snapshot, policy, key)
         }),
         streams,
+        ladder: known
+            .and_then(|(key, policy)| super::ladder::ladder(state, &snapshot, policy, key)),
         spare: known.and_then(|(key, policy)| held::spare(&snapshot, policy, key)),
         rules: known
             .map(|(key, policy)| held::rules(policy, key, reading.as_ref()))

@@ -12,6 +12,7 @@ mod edit_sent;
 mod frame;
 mod held;
 mod hour;
+mod ladder;
 mod list;
 mod live;
 mod over_time;
@@ -63,6 +64,7 @@ pub(crate) fn router() -> Router<AppState> {
     views()
         .route("/compartments/{key}", post(edit::change))
         .route("/compartments/{key}/undo", post(undo::change))
+        .route("/compartments/{key}/rehearse", post(ladder::rehearse))
         .route("/alerts/silence", post(alerts::silence))
         .route("/compartments.csv", get(list::csv))
         .route("/compartments.json", get(list::json))

@@ -77,7 +77,9 @@ impl Gateway {
         let message = self.down.message().await?;
         Ok(message.map(|message| match message.message {
             Some(to_gateway::Message::Policy(policy)) => policy,
-            None => unreachable!("an empty message"),
+            Some(to_gateway::Message::Rehearse(_)) | None => {
+                unreachable!("another message than a policy")
+            }
         }))
     }
 

@@ -22,6 +22,7 @@ use crate::visit::{Stop, Visit};
 pub(crate) use self::kept::{Kept, begin_copy, keep, to_send};
 use self::ladder::Step;
 pub(crate) use self::ladder::{Kind, Ladder, What};
+pub(crate) use self::other::rehearse;
 pub(crate) use self::stats::{Kept as KeptStats, Miss};
 
 const FALLBACK: HeaderName = HeaderName::from_static("x-bulkhead-fallback");

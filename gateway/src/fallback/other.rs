@@ -4,16 +4,19 @@
 //! `route/ID/fallback`, of the other upstream and of the ceiling, all or none, and by the same
 //! attempt as any other. It must never send twice what its own upstream may have acted on.
 
-use compartment::{Caller, Entry, enter};
+use std::rc::Rc;
+
+use compartment::{Caller, Class, Entry, enter};
+use http::StatusCode;
 
 use super::stats::StepStats;
 use super::{Given, Kept, Miss};
 use crate::admission;
 use crate::answer::{self, Exchange};
 use crate::attempt::{Attempts, Fault, Reply};
-use crate::core::OnRoute;
+use crate::core::{Core, OnRoute};
 use crate::held_body::{Bounds, Slots};
-use crate::retry;
+use crate::retry::{self, Outgoing};
 use crate::running::{Mark, Marks};
 use crate::timer::Timer;
 use crate::visit::{Stop, Visit};
@@ -56,7 +59,7 @@ pub(super) async fn ask(
     let (Some(kept), Some(other)) = (kept, lane.for_fallback()) else {
         return Given::Missed(Miss::NotRepeatable);
     };
-    let core = std::rc::Rc::clone(&visit.core);
+    let core = Rc::clone(&visit.core);
     let now_us = core.now.read_us();
     if kept.until_us <= now_us {
         return Given::Missed(Miss::NoTime);
@@ -64,19 +67,14 @@ pub(super) async fn ask(
     let Some(pump) = kept.body() else {
         return Given::Missed(Miss::NotRepeatable);
     };
-    let Some(slots) = admit(visit, &other) else {
+    let class = admission::class_of(&other, visit.who);
+    let Some(slots) = admit(&core, &other, class) else {
         return Given::Missed(Miss::Full);
     };
     if let Some(trail) = &visit.trail {
         trail.goes(&other, visit.who);
     }
-    let route = &other.0.route;
-    let bounds = Bounds {
-        total_at_us: kept.until_us,
-        hold_at_us: now_us.saturating_add(route.hold_us),
-        body_idle_us: route.body_idle_us,
-        of_stream: false,
-    };
+    let bounds = bounds(&other, now_us, kept.until_us);
     let mut timer = Timer::new(&core.timers);
     let trail = visit.trail.as_deref();
     let mut attempts = Attempts::new(&core, &other, pump.clone(), &mut timer, bounds, trail);
@@ -113,12 +111,50 @@ pub(super) async fn ask(
     }
 }
 
+/// One attempt for nobody: the status of its answer, of which nothing more is read.
+pub(crate) async fn rehearse(
+    core: &Rc<Core>,
+    other: &OnRoute,
+    mut outgoing: Outgoing,
+) -> Result<StatusCode, Miss> {
+    let now_us = core.now.read_us();
+    let class = other.0.route.class;
+    let slots = admit(core, other, class).ok_or(Miss::Full)?;
+    let until_us = now_us.saturating_add(other.0.route.total_us);
+    let mut timer = Timer::new(&core.timers);
+    let bounds = bounds(other, now_us, until_us);
+    let mut attempts = Attempts::new(core, other, None, &mut timer, bounds, None);
+    let reply = retry::run(&mut attempts, &mut outgoing, None).await;
+    let status = match reply {
+        Ok(reply) => Ok(reply.head.status()),
+        Err(fault) => Err(match missed(fault) {
+            Given::Missed(miss) => miss,
+            Given::Own(_) | Given::Held(_) | Given::Over(_) => Miss::Client,
+        }),
+    };
+    // Its connection has gone before.
+    drop(slots);
+    status.and_then(|status| match status.is_server_error() {
+        true => Err(Miss::ServerError),
+        false => Ok(status),
+    })
+}
+
+fn bounds(other: &OnRoute, now_us: u64, until_us: u64) -> Bounds {
+    let route = &other.0.route;
+    Bounds {
+        total_at_us: until_us,
+        hold_at_us: now_us.saturating_add(route.hold_us),
+        body_idle_us: route.body_idle_us,
+        of_stream: false,
+    }
+}
+
 /// Slots of the fallback and of the other upstream; no tenant's, which are back and stay so.
-fn admit(visit: &Visit, other: &OnRoute) -> Option<Slots> {
-    let core = &visit.core;
+fn admit(core: &Rc<Core>, other: &OnRoute, class: Class) -> Option<Slots> {
     let caller = Caller {
         tenant: None,
-        class: admission::class_of(other, visit.who),
+        class,
         route_limit: None,
         until_us: None,
     };

@@ -196,6 +196,25 @@ impl Store {
         found.map(|place| Arc::clone(&place.stored))
     }
 
+    /// How many answers of this route could be given now, and how old the youngest is.
+    pub(crate) fn ready(&self, route: &str, age_us_max: u64, now_us: u64) -> (usize, Option<u64>) {
+        let begins = [route.as_bytes(), &[0]].concat();
+        let (mut count, mut youngest_us) = (0, None::<u64>);
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let targets = shard.shelves.values().flat_map(|shelf| &shelf.by_target);
+            let of_route = targets.filter(|(target, _)| target.starts_with(&begins));
+            for place in of_route.flat_map(|(_, places)| places) {
+                let age_us = place.stored.age_us(now_us);
+                if age_us <= age_us_max.min(place.stored.age_us_max) {
+                    count += 1;
+                    youngest_us = Some(youngest_us.map_or(age_us, |known| known.min(age_us)));
+                }
+            }
+        }
+        (count, youngest_us)
+    }
+
     /// Every answer to this target is out of date.
     pub(crate) fn forget(&self, slot: &Slot) {
         let Some(mut shard) = self.shard(slot) else {

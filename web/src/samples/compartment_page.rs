@@ -47,6 +47,13 @@ impl CompartmentPage {
                     ..page(vec![checkout(12, 31, 60)], both(), edit())
                 },
             ),
+            (
+                "ladder",
+                Self {
+                    ladder: Some(super::ladder::ladder()),
+                    ..page(vec![checkout(60, 60, 60)], both(), edit())
+                },
+            ),
             ("field_error", field_error()),
             ("refused", refused()),
             ("dangerous", dangerous()),
@@ -142,6 +149,7 @@ pub(super) fn page(
         times,
         holders: Holders::default(),
         streams: None,
+        ladder: None,
         spare: None,
         rules: Vec::new(),
         edit: Settable::Form(Box::new(edit)),

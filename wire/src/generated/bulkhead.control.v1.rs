@@ -2,7 +2,7 @@
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FromGateway {
-    #[prost(oneof = "from_gateway::Message", tags = "1, 2, 3")]
+    #[prost(oneof = "from_gateway::Message", tags = "1, 2, 3, 4")]
     pub message: ::core::option::Option<from_gateway::Message>,
 }
 /// Nested message and enum types in `FromGateway`.
@@ -16,6 +16,8 @@ pub mod from_gateway {
         Answer(super::Answer),
         #[prost(message, tag = "3")]
         Report(super::Report),
+        #[prost(message, tag = "4")]
+        Rehearsed(super::Rehearsed),
     }
 }
 /// First on every connection.
@@ -242,7 +244,7 @@ pub struct FallbackStep {
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ToGateway {
-    #[prost(oneof = "to_gateway::Message", tags = "1")]
+    #[prost(oneof = "to_gateway::Message", tags = "1, 2")]
     pub message: ::core::option::Option<to_gateway::Message>,
 }
 /// Nested message and enum types in `ToGateway`.
@@ -252,6 +254,8 @@ pub mod to_gateway {
     pub enum Message {
         #[prost(message, tag = "1")]
         Policy(super::PolicyPush),
+        #[prost(message, tag = "2")]
+        Rehearse(super::Rehearse),
     }
 }
 /// A whole policy.
@@ -270,6 +274,52 @@ pub struct PolicyPush {
     /// takes a policy of another epoch whatever its number, and of its own only a higher one.
     #[prost(string, tag = "4")]
     pub epoch: ::prost::alloc::string::String,
+}
+/// Ask every step of one route's fallback, on purpose.
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Rehearse {
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub route: ::prost::alloc::string::String,
+    /// Path and query for the other upstream; empty: the route's own.
+    #[prost(string, tag = "3")]
+    pub path: ::prost::alloc::string::String,
+}
+/// What they said.
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Rehearsed {
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "2")]
+    pub steps: ::prost::alloc::vec::Vec<RehearsedStep>,
+    /// Why there was nothing to ask; empty: there was.
+    #[prost(string, tag = "3")]
+    pub refused: ::prost::alloc::string::String,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RehearsedStep {
+    /// stale, upstream or static
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    #[prost(bool, tag = "2")]
+    pub answers: bool,
+    /// 0: none.
+    #[prost(uint32, tag = "3")]
+    pub status: u32,
+    /// Why it does not answer.
+    #[prost(string, tag = "4")]
+    pub why: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "5")]
+    pub took_us: u64,
+    /// Of a stale step: how many answers could be given, and the age of the youngest.
+    #[prost(uint64, optional, tag = "6")]
+    pub stored: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "7")]
+    pub age_ms: ::core::option::Option<u64>,
 }
 /// Generated client implementations.
 pub mod control_client {
