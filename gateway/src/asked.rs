@@ -33,7 +33,8 @@ pub(crate) struct Asked {
     /// Until the head goes out.
     snapshot: Rc<Snapshot>,
     /// The target in canonical form, if the client's is not.
-    rewritten: Option<Uri>,
+    /// Boxed, as it is rare and the request's future is moved about.
+    rewritten: Option<Box<Uri>>,
     framing: Framing,
     pub(crate) asks: Asks,
     /// The caller's own remaining time when it came.
@@ -86,7 +87,7 @@ pub(crate) fn identify(
     Ok(Asked {
         lane,
         snapshot: Rc::clone(snapshot),
-        rewritten,
+        rewritten: rewritten.map(Box::new),
         framing: head.framing,
         asks,
         deadline_us,
@@ -234,7 +235,7 @@ impl Asked {
         }
         Outgoing {
             method,
-            uri: self.rewritten.take().unwrap_or(uri),
+            uri: self.rewritten.take().map_or(uri, |rewritten| *rewritten),
             headers,
         }
     }
