@@ -46,7 +46,8 @@ pub struct Refusal {
     pub key: Arc<str>,
     /// The limit of that compartment.
     pub limit: Limit,
-    /// The mean time a permit is held there, in microseconds; 0 when not yet measured.
+    /// The mean time a permit is held there, in microseconds; 0 when not yet measured. Of an open
+    /// breaker the time until it may be asked again.
     pub drain_us: u64,
 }
 
@@ -63,6 +64,25 @@ pub fn enter<L: Lane>(lane: L, caller: Caller, cache: &mut CellCache) -> Entry<L
         Ok(Climb::Top) => Entry::Admitted(permits),
         Ok(Climb::Waits(ticket)) => Entry::Waiting(Waiting::new(permits, ticket)),
         Err(refusal) => Entry::Refused(refusal),
+    }
+}
+
+/// A breaker lets nothing through for so long: a refusal of the dependency alone, before any
+/// level was asked.
+pub fn refuse_by_breaker<L: Lane>(lane: &L, wait_us: u64) -> Refusal {
+    let at = &lane.passage().upstream;
+    let why = Rejection::BreakerOpen;
+    let refusal = refused(
+        moment(lane),
+        &at.stats,
+        at.key(),
+        at.level(),
+        at.limit(),
+        why,
+    );
+    Refusal {
+        drain_us: wait_us,
+        ..refusal
     }
 }
 

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Balance, Histogram, Level, Limit, Mode, Rejection, StepFigures};
+use crate::breaker::BreakerFigures;
+use crate::{Balance, Histogram, Level, Limit, Mode, Rejection, RetryFigures, StepFigures};
 
 /// The figures of one compartment. Counters start with the process and never go down.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -82,6 +83,12 @@ pub struct Figures {
     /// Of a route: the steps of its fallback, in the order of the policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<StepFigures>,
+    /// Of an upstream that has a breaker; the host's to fill.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaker: Option<Box<BreakerFigures>>,
+    /// Of a route that repeats; the host's to fill.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Box<RetryFigures>>,
     /// How long permits were held, from grant to release.
     #[serde(skip)]
     pub hold: Histogram,
@@ -123,6 +130,8 @@ impl Figures {
             saturated_us: 0,
             in_flight_us: 0,
             fallbacks: Vec::new(),
+            breaker: None,
+            retry: None,
             hold: Histogram::new(),
             wait: Histogram::new(),
         }

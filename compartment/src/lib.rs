@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+pub mod breaker;
 mod cells;
 mod claim;
 mod class;
@@ -31,6 +32,7 @@ mod queue;
 mod reclaim;
 mod rejection;
 mod remains;
+mod retries;
 mod retry_budget;
 mod roster;
 mod route;
@@ -53,7 +55,7 @@ pub use cells::{CELL_CACHE_MAX, CELL_IDLE_US, CELLS_PER_ROUTE_MAX, CellCache};
 pub use class::Class;
 pub use compartment::{Compartment, Permit};
 pub use credit::{Balance, CREDIT_DEPTH_US};
-pub use enter::{Entry, Refusal, enter};
+pub use enter::{Entry, Refusal, enter, refuse_by_breaker};
 pub use figures::Figures;
 pub use histogram::{BUCKETS, HISTOGRAM_BYTES_MAX, Histogram, HistogramError};
 pub use hull::{Fittings, Hull};
@@ -69,6 +71,7 @@ pub use queue::QUEUE_STANDING_US;
 pub use reclaim::{Leak, OVERDUE_US};
 pub use rejection::Rejection;
 pub use remains::Remains;
+pub use retries::{RetryCounts, RetryFigures, RetryRefusal};
 pub use retry_budget::{RETRIES_ALWAYS, RetryBudget};
 pub use roster::{ABSENT_MAX, ABSENT_US};
 pub use seat::{Moment, Seat};

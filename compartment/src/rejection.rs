@@ -36,11 +36,13 @@ pub enum Rejection {
     DeadlineTooShort,
     /// A limit of 0.
     Closed,
+    /// The dependency failed too often to be asked now.
+    BreakerOpen,
 }
 
 impl Rejection {
     /// Every reason, in the order of the declaration.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::TenantFull,
         Self::TenantRouteFull,
         Self::TenantShare,
@@ -54,6 +56,7 @@ impl Rejection {
         Self::QueueTimeout,
         Self::DeadlineTooShort,
         Self::Closed,
+        Self::BreakerOpen,
     ];
 
     /// The name in answers, metrics and logs.
@@ -72,6 +75,7 @@ impl Rejection {
             Self::QueueTimeout => "queue_timeout",
             Self::DeadlineTooShort => "deadline_too_short",
             Self::Closed => "closed",
+            Self::BreakerOpen => "breaker_open",
         }
     }
 

@@ -116,8 +116,7 @@ impl RetryBudget {
         loop {
             let step = Step::of(seen).at(epoch);
             let (successes, retries) = self.before(epoch);
-            let allowed = (successes + step.successes) * u64::from(self.share.0) / MILLION;
-            if retries + step.retries >= allowed.max(RETRIES_ALWAYS.into()) {
+            if retries + step.retries >= self.allowed(successes + step.successes) {
                 return false;
             }
             let next = Step {
@@ -130,6 +129,24 @@ impl RetryBudget {
                 Err(other) => seen = other,
             }
         }
+    }
+
+    /// How many more attempts would be allowed at `now_us`.
+    pub fn left(&self, now_us: u64) -> u32 {
+        let epoch = self.epoch(now_us);
+        let now = self
+            .slot(epoch)
+            .map_or(0, |slot| slot.load(Ordering::Acquire));
+        let step = Step::of(now).at(epoch);
+        let (successes, retries) = self.before(epoch);
+        let allowed = self.allowed(successes + step.successes);
+        u32::try_from(allowed.saturating_sub(retries + step.retries)).unwrap_or(u32::MAX)
+    }
+
+    /// Retries in a window with so many successes.
+    fn allowed(&self, successes: u64) -> u64 {
+        let share = successes * u64::from(self.share.0) / MILLION;
+        share.max(RETRIES_ALWAYS.into())
     }
 
     /// Successes and retries of the window before the step under way.
@@ -184,7 +201,9 @@ mod tests {
     fn a_tenth_of_recent_successes() {
         let budget = RetryBudget::new(Millionths(100_000), 10 * SECOND);
         (0..100).for_each(|n| budget.succeed(n * SECOND / 20));
+        assert_eq!(budget.left(5 * SECOND), 10);
         assert_eq!(granted(&budget, 5 * SECOND), 10);
+        assert_eq!(budget.left(5 * SECOND), 0);
         assert_eq!(granted(&budget, 5 * SECOND), 0);
         (0..100).for_each(|_| budget.succeed(6 * SECOND));
         assert_eq!(granted(&budget, 6 * SECOND), 10);

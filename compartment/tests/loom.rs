@@ -15,8 +15,10 @@ mod support;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
-use compartment::policy::Policy;
+use compartment::breaker::{Breaker, BreakerState, Outcome, Pass};
+use compartment::policy::{BreakerRules, Millionths, Policy};
 use compartment::{
     CELL_IDLE_US, CellCache, Compartment, Entry, Hull, Key, Limit, Mode, Moment, Rejection,
 };
@@ -872,5 +874,80 @@ fn a_waiter_is_served_although_its_route_goes_meanwhile() {
         release.join().unwrap();
         renames.join().unwrap();
         all_returned(&hull);
+    });
+}
+
+fn breaker(calls: u32, probes: u32) -> Arc<Breaker> {
+    let breaker = Arc::new(Breaker::new());
+    let rules = BreakerRules {
+        failure_rate: Millionths(500_000),
+        calls,
+        open: Duration::from_micros(10),
+        probes,
+        count_rejections: false,
+    };
+    let _began = breaker.set(Some(&rules), None, 0);
+    breaker
+}
+
+fn pass(breaker: &Arc<Breaker>, now_us: u64) -> Option<Pass<Arc<Breaker>>> {
+    Breaker::ask(Arc::clone(breaker), now_us).0.ok()
+}
+
+/// Two ask in the instant in which an open breaker may be asked again; there is one place.
+#[test]
+fn probes_race_for_their_places() {
+    model(3, || {
+        let breaker = breaker(1, 1);
+        let opened = pass(&breaker, 1).unwrap().tell(Outcome::Failed, 1);
+        assert!(opened.is_some());
+        let judge = Judge::default();
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (breaker, judge) = (Arc::clone(&breaker), judge.clone());
+                spawn(move || {
+                    // Leaves without a word.
+                    if let Some(_probe) = pass(&breaker, 11) {
+                        judge.hold(1);
+                    }
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        assert_eq!(breaker.state(), BreakerState::HalfOpen);
+        let mut probe = pass(&breaker, 12).unwrap();
+        assert!(pass(&breaker, 12).is_none());
+        assert!(probe.tell(Outcome::Answered, 12).is_some());
+        assert_eq!(breaker.state(), BreakerState::Closed);
+    });
+}
+
+/// A good answer of before, while the breaker opens and closes again: it is in no window of after.
+#[test]
+fn an_old_result_races_with_a_new_era() {
+    model(3, || {
+        let breaker = breaker(2, 1);
+        let mut old = pass(&breaker, 1).unwrap();
+        let other = Arc::clone(&breaker);
+        let thread = spawn(move || {
+            for at_us in [1, 2] {
+                if let Some(mut one) = pass(&other, at_us) {
+                    let _opens = one.tell(Outcome::Failed, at_us);
+                }
+            }
+        });
+        let _opens = old.tell(Outcome::Answered, 2);
+        thread.join().unwrap();
+        assert_eq!(
+            breaker.state(),
+            BreakerState::Open,
+            "at least one of two failed"
+        );
+        let closed = pass(&breaker, 20).unwrap().tell(Outcome::Answered, 20);
+        assert!(closed.is_some());
+        assert_eq!(old.tell(Outcome::Answered, 21), None);
+        assert_eq!(breaker.figures(21).unwrap().calls, 0);
     });
 }

@@ -542,7 +542,6 @@ fn what_this_build_does_not_enforce_is_an_error() {
     for (pointer, at) in [
         ("/identify/by/1/jwt", "identify.by[1].jwt"),
         ("/identify/by/1/client_cert", "identify.by[1].client_cert"),
-        ("/upstreams/main/breaker", "upstreams.main.breaker"),
         ("/routes/0/compartment/auto", "routes[0].compartment.auto"),
     ] {
         let document = match pointer.strip_prefix("/identify/by/1/") {
@@ -1030,4 +1029,69 @@ proptest! {
         }
         faults_are_places(&document);
     }
+}
+
+/// P25: without a word the breaker of the articles, without the key none.
+#[test]
+fn a_breaker_is_that_of_the_articles_unless_it_says_otherwise() {
+    let of = |text: &str| {
+        let policy = accepted(&with("/upstreams/main/breaker", text));
+        policy.upstreams[0].breaker
+    };
+    let plain = BreakerRules {
+        failure_rate: Millionths(500_000),
+        calls: 20,
+        open: Duration::from_secs(5),
+        probes: 3,
+        count_rejections: false,
+    };
+    assert_eq!(of("{}"), Some(plain));
+    let text =
+        r#"{ failure_rate = 0.25, calls = 4, open = "1s", probes = 2, count_rejections = true }"#;
+    let own = BreakerRules {
+        failure_rate: Millionths(250_000),
+        calls: 4,
+        open: Duration::from_secs(1),
+        probes: 2,
+        count_rejections: true,
+    };
+    assert_eq!(of(text), Some(own));
+    let bare = accepted(&read(GOOD));
+    assert_eq!(
+        (bare.upstreams[0].breaker, bare.upstreams[0].force_breaker),
+        (None, None)
+    );
+    for (key, value, rule) in [
+        ("failure_rate", "0", "above 0"),
+        ("failure_rate", "1.5", "above 0 to 1"),
+        ("calls", "0", "from 1 to 1000"),
+        ("calls", "1001", "from 1 to 1000"),
+        ("probes", "0", "from 1 to 100"),
+        ("count_rejections", "1", "true or false"),
+    ] {
+        let document = with("/upstreams/main/breaker", &format!("{{ {key} = {value} }}"));
+        refused(
+            &document,
+            &format!("upstreams.main.breaker.{key}"),
+            value,
+            &[rule],
+        );
+    }
+    for (word, forced) in [
+        ("open", ForcedBreaker::Open),
+        ("closed", ForcedBreaker::Closed),
+    ] {
+        let policy = accepted(&with(
+            "/upstreams/main/force_breaker",
+            &format!("\"{word}\""),
+        ));
+        assert_eq!(policy.upstreams[0].force_breaker, Some(forced));
+    }
+    let document = with("/upstreams/main/force_breaker", "\"auto\"");
+    refused(
+        &document,
+        "upstreams.main.force_breaker",
+        "\"auto\"",
+        &["\"open\" or \"closed\""],
+    );
 }

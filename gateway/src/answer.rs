@@ -12,6 +12,7 @@ use http::{Response, StatusCode, Version};
 
 use crate::admission;
 use crate::attempt::Reply;
+use crate::breakers::OfBody;
 use crate::core::OnRoute;
 use crate::fallback;
 use crate::headers;
@@ -31,6 +32,7 @@ pub(crate) struct Exchange {
     pub(crate) timer: Timer,
     pub(crate) bounds: Bounds,
     pub(crate) slots: Slots,
+    pub(crate) of_body: Option<OfBody>,
 }
 
 /// Puts permits that were just given on the table of what runs.
@@ -63,6 +65,7 @@ pub(crate) fn of(
         timer,
         mut bounds,
         slots,
+        of_body,
     } = exchange;
     let (mut head, ()) = head.into_parts();
     let switched = head.status == StatusCode::SWITCHING_PROTOCOLS;
@@ -87,6 +90,7 @@ pub(crate) fn of(
         timer,
         slots: Some(slots),
         copy: stale::copy(begun, &head, &visit.core),
+        of_body,
         trail: None,
     };
     if switched {

@@ -7,20 +7,19 @@ use std::rc::Rc;
 
 use http::request::Parts;
 use http::{Request, Response};
-use http_body::Body;
 use hyper::body::Incoming;
 
 use crate::admission;
 use crate::answer::{self, Exchange};
 use crate::asked;
 use crate::attempt::Attempts;
+use crate::breakers;
 use crate::connection::Connection;
 use crate::core::{Core, Snapshot};
 use crate::fallback;
 use crate::held_body::AnswerBody;
 use crate::reason::Reason;
-use crate::request_body::Pump;
-use crate::retry;
+use crate::retry::{self, Terms};
 use crate::tarpit;
 use crate::timer::Timer;
 use crate::visit::{Early, Stop, Visit};
@@ -79,7 +78,9 @@ async fn answer_to(
     }
 }
 
-/// The stack, outermost layer first.
+/// The stack, outermost layer first. P6 stands here, top to bottom: breaker, permits, retry, the
+/// attempt's time. The total bound runs from the arrival: over the wait, every attempt, every
+/// back-off and the body.
 async fn pass(
     visit: &mut Visit,
     snapshot: Option<Rc<Snapshot>>,
@@ -91,64 +92,61 @@ async fn pass(
     // The head, the route, the caller: free to refuse, and nothing is taken yet.
     let mut asked = asked::identify(visit, &snapshot, parts)?;
     drop(snapshot);
-    // Partitions first, the ceiling last, all or none, in one instant. Before anything of the
-    // upstream is touched, so that a refusal costs next to nothing.
-    let until_us = asked.until_us(visit);
-    let entry = admission::ask(&visit.core, &asked.lane, visit.who, until_us);
     let (core, lane) = (Rc::clone(&visit.core), asked.lane.clone());
-    let mut timer = Timer::new(&core.timers);
-    let terms = retry::terms(lane.0.route.retry.as_ref(), &parts.method, &parts.headers);
-    let limit = asked.body_bytes_max(visit);
-    let keep = terms.is_some() || asked.may_be_sent_again();
-    let body = body.take().filter(|body| !body.is_end_stream());
-    let pump = body.map(|body| Pump::new(body, limit, keep));
+    let terms = Terms::of(lane.0.route.retry.as_ref(), &parts.method, &parts.headers);
+    let pump = asked.pump(visit, body, terms.may_repeat());
+    // Before anything can refuse: what a step of the fallback may need.
     fallback::keep(visit, &mut asked, parts, pump.as_ref());
+    let mut timer = Timer::new(&core.timers);
+    // 1. The breaker: an upstream that is not worth asking costs nobody a slot.
+    let mut leave = breakers::ask(&core, &lane, asked.is_hurried())?;
+    // 2. The permits. Partitions first, the ceiling last, all or none, in one instant; before
+    //    anything of the upstream is touched, so that a refusal costs next to nothing.
+    let entry = admission::ask(&core, &lane, visit.who, asked.until_us(visit));
     let permits = match entry {
-        Entry::Admitted(permits) => permits,
-        Entry::Refused(refusal) => return Err(Stop::from(refusal).into()),
+        Entry::Admitted(permits) => Ok(permits),
+        Entry::Refused(refusal) => Err(Stop::from(refusal)),
         // In line, inside the caller's own deadline: a wait that cannot pay off is not begun.
         // Boxed, as all that is rare: every request carries the size of this future.
         Entry::Waiting(place) => {
             let patience = asked.patience(visit);
-            Box::pin(waiting::wait(
-                &core,
-                place,
-                patience,
-                pump.as_ref(),
-                &mut timer,
-            ))
-            .await?
+            let wait = waiting::wait(&core, place, patience, pump.as_ref(), &mut timer);
+            Box::pin(wait).await
         }
     };
+    let permits = permits.inspect_err(|stop| leave.refused(&core, stop))?;
     // From here on whatever ends this future gives the permits back, after the connection.
     let bounds = asked.bounds(visit);
     let slots = answer::slots(visit, &lane, permits);
-    // Attempts run inside the permits, each with a clock of its own: a retry takes no second slot,
-    // and a hung call holds none for ever.
     let trail = visit.trail.as_deref();
-    let mut attempts = Attempts::new(&core, &lane, pump.clone(), &mut timer, bounds, trail);
+    let mut attempts = Attempts::new(
+        (&core, &lane),
+        pump.clone(),
+        &mut timer,
+        bounds,
+        trail,
+        &mut leave,
+    );
     let reply = match attempts.look_at_body().await {
         Ok(()) => {
             let mut outgoing = fallback::to_send(visit, &mut asked, parts, pump.is_some());
-            retry::run(&mut attempts, &mut outgoing, terms).await
+            // 3. Retries, inside the permits: another attempt takes no second slot.
+            // 4. Each attempt has its time (`Attempts::attempt`): a hung call holds no slot for ever.
+            retry::run(&mut attempts, &mut outgoing, &terms).await
         }
         Err(fault) => Err(fault),
     };
     // On a failure the slots drop here, before any fallback is given.
     let reply = reply.map_err(Stop::from)?;
+    let exchange = Exchange {
+        pump,
+        timer,
+        bounds,
+        slots,
+        of_body: leave.of_body(),
+    };
     // The permits go with the body, to its last byte.
-    let answer = answer::of(
-        visit,
-        &lane,
-        reply,
-        Exchange {
-            pump,
-            timer,
-            bounds,
-            slots,
-        },
-    );
-    Ok(answer?)
+    Ok(answer::of(visit, &lane, reply, exchange)?)
 }
 
 #[cfg(test)]

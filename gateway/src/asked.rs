@@ -9,12 +9,15 @@ use std::rc::Rc;
 use http::Uri;
 use http::header::{HOST, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
+use http_body::Body;
+use hyper::body::Incoming;
 
 use crate::core::{OnRoute, Snapshot};
 use crate::head::{self, Halt, Head};
 use crate::headers::{self, Framing, Sender};
 use crate::held_body::Bounds;
 use crate::reason::Reason;
+use crate::request_body::Pump;
 use crate::retry::Outgoing;
 use crate::streams::{self, Asks};
 use crate::target;
@@ -135,7 +138,7 @@ fn route(
 impl Asked {
     /// The most that the client may send. What a gRPC stream says over hours is no body that
     /// anybody keeps: its age bounds it.
-    pub(crate) fn body_bytes_max(&self, visit: &Visit) -> u64 {
+    fn body_bytes_max(&self, visit: &Visit) -> u64 {
         match self.lane.stream_terms() {
             Some(terms) if terms.grpc && visit.grpc => u64::MAX,
             Some(_) | None => self.lane.0.route.body_bytes_max,
@@ -144,9 +147,21 @@ impl Asked {
 
     /// HTTP/2 may say that a request was not looked at: then it is sent anew. Or elsewhere, by a
     /// step of the fallback.
-    pub(crate) fn may_be_sent_again(&self) -> bool {
+    fn may_be_sent_again(&self) -> bool {
         let route = &self.lane.0.route;
         route.http2 || route.fallback.other().is_some()
+    }
+
+    /// What reads the client's body, if there is one.
+    pub(crate) fn pump(
+        &self,
+        visit: &Visit,
+        body: &mut Option<Incoming>,
+        may_repeat: bool,
+    ) -> Option<Rc<Pump>> {
+        let keep = may_repeat || self.may_be_sent_again();
+        let body = body.take().filter(|body| !body.is_end_stream());
+        body.map(|body| Pump::new(body, self.body_bytes_max(visit), keep))
     }
 
     /// How long this request may wait in line.
@@ -168,6 +183,12 @@ impl Asked {
             None => self.lane.0.route.total_us,
         };
         visit.arrived_us.saturating_add(deadline_us.min(total_us))
+    }
+
+    /// The caller gives less time than the route would.
+    pub(crate) fn is_hurried(&self) -> bool {
+        let own_us = self.deadline_us.unwrap_or(u64::MAX);
+        own_us < self.lane.0.route.total_us
     }
 
     /// When the exchange ends at the latest, for permits taken now.

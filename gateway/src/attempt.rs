@@ -12,6 +12,7 @@ use std::time::Duration;
 use http::header::UPGRADE;
 use http::{Request, Response, StatusCode};
 
+use crate::breakers::Leave;
 use crate::core::{Choice, Core, OnRoute, RouteLane};
 use crate::headers::{Framing, TRACEPARENT, framing, names_websocket};
 use crate::held_body::Bounds;
@@ -101,6 +102,8 @@ pub(crate) struct Attempts<'a> {
     pub(crate) timer: &'a mut Timer,
     pub(crate) bounds: Bounds,
     trail: Option<&'a Trail>,
+    /// Learns what each attempt came to.
+    pub(crate) leave: &'a mut Leave,
     /// About to be sent. Kept here and not handed from call to call: it is large.
     pub(crate) request: Option<Request<RequestBody>>,
     attempt_at_us: u64,
@@ -126,12 +129,12 @@ struct Waits {
 
 impl<'a> Attempts<'a> {
     pub(crate) fn new(
-        core: &'a Core,
-        lane: &'a OnRoute,
+        (core, lane): (&'a Core, &'a OnRoute),
         pump: Option<Rc<Pump>>,
         timer: &'a mut Timer,
         bounds: Bounds,
         trail: Option<&'a Trail>,
+        leave: &'a mut Leave,
     ) -> Self {
         Self {
             core,
@@ -140,6 +143,7 @@ impl<'a> Attempts<'a> {
             timer,
             bounds,
             trail,
+            leave,
             request: None,
             attempt_at_us: u64::MAX,
             waits: None,
@@ -183,6 +187,7 @@ impl<'a> Attempts<'a> {
     /// One attempt, which may try several endpoints but sends the request once.
     pub(crate) async fn attempt(&mut self) -> Result<Reply, Fault> {
         let result = self.at_endpoints().await;
+        self.leave.tell(self.core, &result);
         let Some(trail) = self.trail else {
             return result;
         };

@@ -14,6 +14,7 @@ use http::Version;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::attempt::Fault;
+use crate::breakers::OfBody;
 use crate::connection::Connection;
 use crate::core::{Core, OnRoute};
 use crate::error::grpc_end;
@@ -145,6 +146,8 @@ pub(crate) struct Parts {
     pub(crate) slots: Option<Slots>,
     /// Of an answer that is stored when its end has come.
     pub(crate) copy: Option<Box<Copy>>,
+    /// Learns when the upstream cuts what had begun well.
+    pub(crate) of_body: Option<OfBody>,
     /// Last, so told when the permits are back and the clock was read for them.
     pub(crate) trail: Option<Box<Trail>>,
 }
@@ -177,7 +180,11 @@ impl Held {
     fn fail<T>(&mut self, reason: Reason, cx: &mut Context<'_>) -> Poll<T> {
         self.core.outcomes().count(reason);
         self.cut_trail(reason);
-        drop(self.parts.take());
+        let parts = self.parts.take();
+        if let Some(of_body) = parts.as_ref().and_then(|parts| parts.of_body.as_ref()) {
+            of_body.cut(&self.core, reason);
+        }
+        drop(parts);
         self.cut = Some(reason);
         cx.waker().wake_by_ref();
         Poll::Pending

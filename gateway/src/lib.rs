@@ -12,6 +12,7 @@ mod asked;
 mod attempt;
 mod back_off;
 mod background;
+mod breakers;
 mod checks;
 mod clock;
 mod config;

@@ -10,12 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use compartment::breaker::Breaker;
 use compartment::policy::{
     Fault, HoldUntil, Millionths, Policy, Retry, RetryOn, Route, Streams, Value,
 };
-use compartment::{Class, Hull, Limit, Name, Passage, RetryBudget, TenantCompartment};
+use compartment::{
+    Class, Hull, Limit, Name, Passage, RetryBudget, RetryCounts, RetryFigures, TenantCompartment,
+};
 use http::HeaderName;
 
+use crate::breakers::Breakers;
 use crate::clock::whole_us;
 use crate::dependencies::{Dependencies, Prepared};
 use crate::fallback::{KeptStats, Ladder};
@@ -52,6 +56,7 @@ pub(crate) struct Live {
     pub(crate) steps: KeptStats,
     pub(crate) stale: Store,
     pub(crate) rehearsals: Rehearsals,
+    pub(crate) breakers: Breakers,
     pub(crate) running: Tables,
     pub(crate) outcomes: Outcomes,
     pub(crate) via: Via,
@@ -66,6 +71,7 @@ struct KeptBudget {
     share: Millionths,
     window_us: u64,
     budget: Arc<RetryBudget>,
+    counts: Arc<RetryCounts>,
 }
 
 /// One policy, ready to serve. Immutable.
@@ -98,6 +104,7 @@ pub(crate) struct LiveRoute {
     pub(crate) tenant_limit: Option<Limit>,
     /// By the index of the plan.
     pub(crate) plan_limits: HashMap<usize, Limit>,
+    pub(crate) breaker: Arc<Breaker>,
     pub(crate) endpoints: Vec<Arc<Target>>,
     /// What the upstream speaks, by prior knowledge.
     pub(crate) http2: bool,
@@ -148,6 +155,7 @@ pub(crate) struct LiveRetry {
     pub(crate) on: RetryOn,
     pub(crate) idempotency_header: Option<HeaderName>,
     pub(crate) budget: Arc<RetryBudget>,
+    pub(crate) counts: Arc<RetryCounts>,
 }
 
 impl Live {
@@ -167,6 +175,7 @@ impl Live {
             steps: KeptStats::default(),
             stale: Store::default(),
             rehearsals: Rehearsals::default(),
+            breakers: Breakers::default(),
             running: Tables::default(),
             outcomes: Outcomes::default(),
             via: Via::random(),
@@ -237,6 +246,15 @@ impl Live {
             .len()
     }
 
+    /// What routes that repeat say of it, by their keys.
+    pub(crate) fn retries(&self, now_us: u64) -> HashMap<String, RetryFigures> {
+        let budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        let figures = |kept: &KeptBudget| kept.counts.figures(kept.budget.left(now_us));
+        let all = budgets.iter();
+        all.map(|(route, kept)| (format!("route/{route}"), figures(kept)))
+            .collect()
+    }
+
     /// Differs whenever the policy in force does.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
@@ -251,6 +269,7 @@ impl Live {
         now_us: u64,
     ) -> LivePolicy {
         let fittings = self.hull.apply(&policy, now_us);
+        self.breakers.apply(&policy, now_us);
         let sides = fittings.streams.into_iter().zip(fittings.fallbacks);
         let ways = fittings.passages.into_iter().zip(sides);
         let ways = ways.map(|(calls, (streams, fallback))| Ways {
@@ -311,6 +330,7 @@ impl Live {
             class: route.class,
             tenant_limit: route.compartment.tenant_limit,
             plan_limits: plan_limits.collect(),
+            breaker: self.breakers.of(upstream_id),
             endpoints: prepared
                 .get(route.upstream)
                 .map(|dependency| dependency.targets.clone())
@@ -326,11 +346,15 @@ impl Live {
             body_bytes_max: route.body_bytes_max.unwrap_or(http.body_bytes_max),
             deadline_header: route.timeout.deadline_header.as_ref().and_then(name),
             fields: FieldRules::new(&route.rewrite, &route.headers),
-            retry: route.retry.as_ref().map(|retry| LiveRetry {
-                attempts: retry.attempts,
-                on: retry.on,
-                idempotency_header: retry.idempotency_header.as_ref().and_then(name),
-                budget: self.budget(&route.id, retry),
+            retry: route.retry.as_ref().map(|retry| {
+                let (budget, counts) = self.budget(&route.id, retry);
+                LiveRetry {
+                    attempts: retry.attempts,
+                    on: retry.on,
+                    idempotency_header: retry.idempotency_header.as_ref().and_then(name),
+                    budget,
+                    counts,
+                }
             }),
             fallback,
             route_mark: Mark::of("route", route.id.as_str()),
@@ -338,25 +362,23 @@ impl Live {
         }
     }
 
-    /// The route's budget; a new one only when its terms changed.
-    fn budget(&self, route: &Name, retry: &Retry) -> Arc<RetryBudget> {
+    /// The route's budget, a new one only when its terms changed; and its counts.
+    fn budget(&self, route: &Name, retry: &Retry) -> (Arc<RetryBudget>, Arc<RetryCounts>) {
         let share = retry.budget.unwrap_or(RETRY_SHARE_DEFAULT);
         let window_us = whole_us(retry.window);
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = budgets
-            .get(route)
-            .filter(|kept| kept.share == share && kept.window_us == window_us);
-        if let Some(kept) = known {
-            return Arc::clone(&kept.budget);
-        }
-        let budget = Arc::new(RetryBudget::new(share, window_us));
-        let kept = KeptBudget {
+        let known = budgets.remove(route);
+        let counts = known.as_ref().map(|kept| Arc::clone(&kept.counts));
+        let same = known.filter(|kept| kept.share == share && kept.window_us == window_us);
+        let kept = same.unwrap_or_else(|| KeptBudget {
             share,
             window_us,
-            budget: Arc::clone(&budget),
-        };
+            budget: Arc::new(RetryBudget::new(share, window_us)),
+            counts: counts.unwrap_or_default(),
+        });
+        let both = (Arc::clone(&kept.budget), Arc::clone(&kept.counts));
         budgets.insert(route.clone(), kept);
-        budget
+        both
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use compartment::breaker::BreakerState;
 use compartment::{Figures, Histogram, Level};
 use telemetry::names::{Instrument, Label};
 use telemetry::{Distribution, Family, Figure, Text};
@@ -103,7 +104,7 @@ impl telemetry::Source for Metrics {
     }
 }
 
-fn outcomes(outcomes: &Outcomes) -> [Family; 4] {
+fn outcomes(outcomes: &Outcomes) -> [Family; 3] {
     let mut ended = Family::new(Instrument::Ended);
     for (reason, count) in outcomes.by_reason() {
         ended.push(
@@ -123,9 +124,7 @@ fn outcomes(outcomes: &Outcomes) -> [Family; 4] {
         ];
         missed.push(labels, Figure::Whole(count));
     }
-    let retries = Figure::Whole(outcomes.retries());
-    let retries = Family::of(Instrument::Retries, retries);
-    [ended, fallbacks, missed, retries]
+    [ended, fallbacks, missed]
 }
 
 /// One family after the other, each over all compartments.
@@ -197,7 +196,47 @@ fn compartments(all: &[Figures]) -> Vec<Family> {
         of(I::QueueWait, &|f, to| to.durations(f.level, &f.wait)),
         of(I::PermitHold, &|f, to| to.durations(f.level, &f.hold)),
         of(I::Leaked, &|f, to| to.whole(f.leaked)),
+        of(I::BreakerState, &breaker_states),
+        of(I::BreakerChanges, &breaker_changes),
+        of(I::Retries, &retries),
+        of(I::RetriesRefused, &retries_refused),
     ]
+}
+
+/// 1 for the state that it is in, 0 for the others.
+fn breaker_states(figures: &Figures, to: &mut Points<'_>) {
+    let Some(own) = &figures.breaker else { return };
+    for state in BreakerState::ALL {
+        let is_it = Figure::Whole(u64::from(own.state == state));
+        to.point(&[(Label::State, Text::from(state.as_str()))], is_it);
+    }
+}
+
+fn breaker_changes(figures: &Figures, to: &mut Points<'_>) {
+    let Some(own) = &figures.breaker else { return };
+    let counts = [
+        (BreakerState::Open, own.opened),
+        (BreakerState::HalfOpen, own.half_opened),
+        (BreakerState::Closed, own.closed),
+    ];
+    for (state, count) in counts {
+        let state = (Label::State, Text::from(state.as_str()));
+        to.point(&[state], Figure::Whole(count));
+    }
+}
+
+fn retries(figures: &Figures, to: &mut Points<'_>) {
+    if let Some(own) = &figures.retry {
+        to.whole(own.retries);
+    }
+}
+
+fn retries_refused(figures: &Figures, to: &mut Points<'_>) {
+    let refused = figures.retry.iter().flat_map(|own| &own.refused);
+    for (why, count) in refused {
+        let why = (Label::Reason, Text::from(why.as_str()));
+        to.point(&[why], Figure::Whole(*count));
+    }
 }
 
 /// What is in force, by kind.

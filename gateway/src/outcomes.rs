@@ -16,7 +16,6 @@ pub(crate) struct Outcomes {
     /// By kind: a route that is gone takes nothing of them along.
     fallbacks: [AtomicU64; Kind::ALL.len()],
     missed: [[AtomicU64; Miss::ALL.len()]; Kind::ALL.len()],
-    retries: AtomicU64,
 }
 
 impl Outcomes {
@@ -32,11 +31,6 @@ impl Outcomes {
         if let Some(count) = at.and_then(|at| self.fallbacks.get(at)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    /// An attempt beyond the first.
-    pub(crate) fn count_retry(&self) {
-        self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Every reason that a request can end with other than a rejection, with its count.
@@ -75,9 +69,5 @@ impl Outcomes {
         let counts = self.fallbacks.iter();
         let counts = counts.map(|count| count.load(Ordering::Relaxed));
         Kind::ALL.iter().map(|kind| kind.as_str()).zip(counts)
-    }
-
-    pub(crate) fn retries(&self) -> u64 {
-        self.retries.load(Ordering::Relaxed)
     }
 }

@@ -100,6 +100,7 @@ forms! {
     QUEUE_FULL "queue_full" 503 "http_request_denied" "No place to wait is left"
     QUEUE_TIMEOUT "queue_timeout" 503 "http_request_denied" "No slot became free in time"
     DEADLINE_TOO_SHORT "deadline_too_short" 503 "http_request_denied" "Too little time to wait"
+    BREAKER_OPEN "breaker_open" 503 "http_request_denied" "The dependency is not well"
     CLOSED "closed" 503 "http_request_denied" "The route is closed"
     NO_POLICY "no_policy" 503 "proxy_configuration_error" "No policy is live yet"
     DRAINING "draining" 503 "http_request_denied" "Shutting down"
@@ -272,6 +273,7 @@ const fn form_of(rejection: Rejection) -> &'static Form {
         Rejection::QueueTimeout => &QUEUE_TIMEOUT,
         Rejection::DeadlineTooShort => &DEADLINE_TOO_SHORT,
         Rejection::Closed => &CLOSED,
+        Rejection::BreakerOpen => &BREAKER_OPEN,
     }
 }
 

@@ -102,10 +102,19 @@ impl Reporter {
     fn with_ages(&self, now_us: u64, take: &mut dyn FnMut(Figures)) -> impl FnMut(Figures) {
         let ages = self.live.oldest_ms(now_us);
         let mut ladders = self.live.ladders(now_us);
+        let mut breakers = self.live.breakers.figures(now_us);
+        let mut retries = self.live.retries(now_us);
         move |mut figures| {
             fill_age(&mut figures, &ages);
-            if figures.level == Level::Route {
-                figures.fallbacks = ladders.remove(&figures.key).unwrap_or_default();
+            match figures.level {
+                Level::Upstream => {
+                    figures.breaker = breakers.remove(&figures.key).map(Box::new);
+                }
+                Level::Route => {
+                    figures.fallbacks = ladders.remove(&figures.key).unwrap_or_default();
+                    figures.retry = retries.remove(&figures.key).map(Box::new);
+                }
+                Level::Stream | Level::Tenant | Level::TenantRoute | Level::Gateway => {}
             }
             take(figures);
         }

@@ -4,6 +4,8 @@
 //! stand together, and all of them must agree. It must never decide on an answer of which a byte
 //! was passed on.
 
+use compartment::RetryRefusal;
+use compartment::policy::RetryOn;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, Method, StatusCode};
 
@@ -34,57 +36,101 @@ impl Outgoing {
     }
 }
 
-/// The terms of this request's route, if the request may be repeated at all.
-pub(crate) fn terms<'a>(
+/// Whether, and how, this request may be sent again.
+#[derive(Debug)]
+pub(crate) struct Terms<'a> {
+    /// `None`: its route does not repeat.
     retry: Option<&'a LiveRetry>,
-    method: &Method,
-    headers: &HeaderMap,
-) -> Option<&'a LiveRetry> {
-    let retry = retry.filter(|retry| retry.attempts > 1)?;
-    let safe = matches!(
-        *method,
-        Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE
-    );
-    let named = retry
-        .idempotency_header
-        .as_ref()
-        .is_some_and(|name| headers.contains_key(name));
-    (safe || named).then_some(retry)
+    /// By its method, or by its key.
+    is_safe: bool,
+}
+
+impl<'a> Terms<'a> {
+    /// Sent once, whatever comes of it.
+    pub(crate) const ONCE: Self = Self {
+        retry: None,
+        is_safe: false,
+    };
+
+    pub(crate) fn of(retry: Option<&'a LiveRetry>, method: &Method, headers: &HeaderMap) -> Self {
+        let retry = retry.filter(|retry| retry.attempts > 1);
+        let safe = matches!(
+            *method,
+            Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE
+        );
+        let key = retry.and_then(|retry| retry.idempotency_header.as_ref());
+        let is_safe = safe || key.is_some_and(|name| headers.contains_key(name));
+        Self { retry, is_safe }
+    }
+
+    /// The body must be kept.
+    pub(crate) fn may_repeat(&self) -> bool {
+        self.retry.is_some() && self.is_safe
+    }
+
+    fn attempts(&self) -> u32 {
+        match self.retry {
+            Some(retry) if self.is_safe => retry.attempts,
+            Some(_) | None => 1,
+        }
+    }
+}
+
+/// What an attempt came to, to a route that repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    /// The client's doing: nobody asks why it was not repeated.
+    Over,
+    Failed,
+    Refused(RetryRefusal),
 }
 
 /// Sends the request until there is an answer to pass on, or no further attempt is allowed.
 pub(crate) async fn run(
     attempts: &mut Attempts<'_>,
     outgoing: &mut Outgoing,
-    terms: Option<&LiveRetry>,
+    terms: &Terms<'_>,
 ) -> Result<Reply, Fault> {
-    let most = terms.map_or(1, |terms| terms.attempts);
+    let most = terms.attempts();
     for made in 1..=most {
-        let last = made == most;
-        let head = if last {
+        let head = if made == most {
             std::mem::take(outgoing)
         } else {
             outgoing.clone()
         };
         attempts.set_request(head.with(body(attempts.pump.as_ref())));
         let result = attempts.attempt().await;
-        let Some(terms) = terms else { return result };
-        let repeat = !last && asks_for_repeat(terms, &result) && can_repeat(attempts);
+        let Some(retry) = terms.retry else {
+            return result;
+        };
         let now_us = attempts.core.now.read_us();
-        if !repeat || !terms.budget.try_retry(now_us) {
-            if result
-                .as_ref()
-                .is_ok_and(|reply| !reply.head.status().is_server_error())
-            {
-                terms.budget.succeed(now_us);
+        let pause_us = pause_us(made, attempts.core.ids.next());
+        let verdict = match verdict(&retry.on, &result) {
+            Verdict::Failed => {
+                let at_us = now_us.saturating_add(pause_us);
+                match may_repeat(attempts, terms, at_us) {
+                    Err(why) => Verdict::Refused(why),
+                    Ok(()) if made == most => Verdict::Refused(RetryRefusal::Attempts),
+                    // Asked last: asking spends it.
+                    Ok(()) if retry.budget.try_retry(now_us) => Verdict::Failed,
+                    Ok(()) => Verdict::Refused(RetryRefusal::Budget),
+                }
             }
+            other @ (Verdict::Good | Verdict::Over | Verdict::Refused(_)) => other,
+        };
+        match verdict {
+            Verdict::Good => retry.budget.succeed(now_us),
+            Verdict::Over | Verdict::Failed => {}
+            Verdict::Refused(why) => retry.counts.refuse(why),
+        }
+        if verdict != Verdict::Failed {
             return result;
         }
         attempts.will_repeat(now_us);
         // The answer that is not passed on, and its connection, go before the next attempt.
         drop(result);
-        attempts.core.outcomes().count_retry();
-        let pause_us = pause_us(made, attempts.core.ids.next());
+        retry.counts.retry();
         attempts.back_off(pause_us).await?;
         if let Some(pump) = &attempts.pump {
             pump.rewind();
@@ -100,28 +146,57 @@ fn body(pump: Option<&std::rc::Rc<Pump>>) -> RequestBody {
     })
 }
 
-fn can_repeat(attempts: &Attempts<'_>) -> bool {
-    attempts.pump.as_ref().is_none_or(|pump| pump.can_repeat())
+/// Whether this request may be sent again at `at_us`, whatever the route's budget.
+fn may_repeat(attempts: &Attempts<'_>, terms: &Terms<'_>, at_us: u64) -> Result<(), RetryRefusal> {
+    if !terms.is_safe {
+        return Err(RetryRefusal::Method);
+    }
+    if attempts
+        .pump
+        .as_ref()
+        .is_some_and(|pump| !pump.can_repeat())
+    {
+        return Err(RetryRefusal::Body);
+    }
+    if !attempts.leave.is_good() {
+        return Err(RetryRefusal::BreakerOpen);
+    }
+    // An attempt that would be cut before it could be answered costs the upstream for nothing.
+    let route = &attempts.lane.0.route;
+    let needed_us = route.passage.route().mean_hold_us().min(route.attempt_us);
+    let (first_us, _) = attempts.bounds.first();
+    if at_us.saturating_add(needed_us) >= first_us {
+        return Err(RetryRefusal::NoTime);
+    }
+    Ok(())
 }
 
-fn asks_for_repeat(terms: &LiveRetry, result: &Result<Reply, Fault>) -> bool {
-    let on = &terms.on;
-    match result {
+fn verdict(on: &RetryOn, result: &Result<Reply, Fault>) -> Verdict {
+    let named = match result {
         Ok(reply) => {
+            let named = match reply.head.status() {
+                StatusCode::BAD_GATEWAY => on.status_502,
+                StatusCode::SERVICE_UNAVAILABLE => on.status_503,
+                StatusCode::GATEWAY_TIMEOUT => on.status_504,
+                status if status.is_server_error() => false,
+                _ => return Verdict::Good,
+            };
             // An upstream that says when to come back means everybody.
-            let is_final = reply.head.headers().contains_key(RETRY_AFTER);
-            !is_final
-                && match reply.head.status() {
-                    StatusCode::BAD_GATEWAY => on.status_502,
-                    StatusCode::SERVICE_UNAVAILABLE => on.status_503,
-                    StatusCode::GATEWAY_TIMEOUT => on.status_504,
-                    _ => false,
-                }
+            if named && reply.head.headers().contains_key(RETRY_AFTER) {
+                return Verdict::Refused(RetryRefusal::RetryAfter);
+            }
+            named
         }
         Err(Fault::Connect(_)) => on.connect,
         Err(Fault::Reset) => on.reset,
         Err(Fault::Attempt) => on.timeout,
-        Err(Fault::Protocol | Fault::Bound(_) | Fault::BodyIdle | Fault::Client(_)) => false,
+        Err(Fault::Protocol) => false,
+        Err(Fault::Bound(_)) => return Verdict::Refused(RetryRefusal::NoTime),
+        Err(Fault::BodyIdle | Fault::Client(_)) => return Verdict::Over,
+    };
+    match named {
+        true => Verdict::Failed,
+        false => Verdict::Refused(RetryRefusal::Cause),
     }
 }
 
@@ -135,8 +210,8 @@ fn pause_us(made: u32, random: u64) -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use compartment::RetryBudget;
-    use compartment::policy::{Millionths, RetryOn};
+    use compartment::policy::Millionths;
+    use compartment::{RetryBudget, RetryCounts};
     use http::HeaderName;
 
     use super::*;
@@ -155,6 +230,7 @@ mod tests {
             },
             idempotency_header: Some(HeaderName::from_static("idempotency-key")),
             budget: Arc::new(RetryBudget::new(Millionths(100_000), 10_000_000)),
+            counts: Arc::new(RetryCounts::default()),
         }
     }
 
@@ -176,22 +252,27 @@ mod tests {
             (Method::GET, &plain, &one, false),
             (Method::GET, &plain, &none, false),
         ] {
-            let found = terms(retry.as_ref(), &method, headers).is_some();
+            let found = Terms::of(retry.as_ref(), &method, headers).may_repeat();
             assert_eq!(found, want, "{method} {headers:?}");
         }
     }
 
     #[test]
     fn what_asks_for_a_repeat() {
-        let terms = retry(2);
+        let on = retry(2).on;
+        let refused = Verdict::Refused;
         for (fault, want) in [
-            (Fault::Connect(Unreached::Refused), true),
-            (Fault::Reset, true),
-            (Fault::Attempt, false),
-            (Fault::Protocol, false),
-            (Fault::Bound(crate::reason::Reason::TotalTimeout), false),
+            (Fault::Connect(Unreached::Refused), Verdict::Failed),
+            (Fault::Reset, Verdict::Failed),
+            (Fault::Attempt, refused(RetryRefusal::Cause)),
+            (Fault::Protocol, refused(RetryRefusal::Cause)),
+            (
+                Fault::Bound(crate::reason::Reason::TotalTimeout),
+                refused(RetryRefusal::NoTime),
+            ),
+            (Fault::BodyIdle, Verdict::Over),
         ] {
-            assert_eq!(asks_for_repeat(&terms, &Err(fault)), want, "{fault:?}");
+            assert_eq!(verdict(&on, &Err(fault)), want, "{fault:?}");
         }
     }
 

@@ -61,7 +61,8 @@ const fn is_instant(reason: Reason) -> bool {
             | Rejection::GatewayFull
             | Rejection::SpareExhausted
             | Rejection::QueueFull
-            | Rejection::Closed => true,
+            | Rejection::Closed
+            | Rejection::BreakerOpen => true,
             Rejection::QueueTimeout | Rejection::DeadlineTooShort => false,
         },
         Reason::NoPolicy

@@ -106,6 +106,8 @@ pub(crate) fn policy(routes: &[Route]) -> Policy {
             }],
             limit: Limit::UNLIMITED,
             connect_timeout: Duration::from_secs(2),
+            breaker: None,
+            force_breaker: None,
         }],
         routes: routes.to_vec(),
     }

@@ -76,7 +76,11 @@ instruments! {
     StaleSize "bulkhead.stale.size" Gauge "By" "Memory of stored answers, keys and fields included."
     StaleEvents "bulkhead.stale.events" Counter "{answer}"
         "What became of answers that could be stored."
+    BreakerState "bulkhead.breaker.state" Gauge "1" "1 for the state that the breaker is in."
+    BreakerChanges "bulkhead.breaker.changes" Counter "{change}" "Changes to a state."
     Retries "bulkhead.retries" Counter "{request}" "Attempts beyond the first."
+    RetriesRefused "bulkhead.retries.refused" Counter "{request}"
+        "Failed requests that were not sent again, by the reason for that."
     Generation "bulkhead.policy.generation" Gauge "1" "Number of the running policy."
     PolicyAge "bulkhead.policy.age" Gauge "s" "Since the running policy was applied."
     ControlConnected "bulkhead.control.connected" Gauge "1"
@@ -204,6 +208,8 @@ pub mod event {
     pub const POLICY_REFUSED: &str = "bulkhead.policy.refused";
     /// A drill came to its end.
     pub const DRILL_FINISHED: &str = "bulkhead.drill.finished";
+    /// The breaker of an upstream opened, closed, or let a few through.
+    pub const BREAKER_CHANGED: &str = "bulkhead.breaker.changed";
     /// A compartment refused a request. Sampled.
     pub const REQUEST_REJECTED: &str = "bulkhead.request.rejected";
     /// What all of them begin with.

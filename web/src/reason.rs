@@ -59,6 +59,7 @@ pub(crate) const fn title(reason: Rejection) -> &'static str {
         Rejection::QueueTimeout => "waited too long",
         Rejection::DeadlineTooShort => "deadline too short",
         Rejection::Closed => "closed",
+        Rejection::BreakerOpen => "breaker open",
     }
 }
 
@@ -102,6 +103,10 @@ const fn explanation(reason: Rejection) -> &'static str {
             "The caller's own deadline left too little time to make use of a slot."
         }
         Rejection::Closed => "The limit is 0. Nothing gets in until somebody raises it.",
+        Rejection::BreakerOpen => {
+            "The dependency failed too often, so it was not asked and no slot was spent. A few \
+             requests are let through now and then to see whether it is well again."
+        }
     }
 }
 
@@ -119,7 +124,8 @@ const fn client(reason: Rejection) -> &'static str {
         | Rejection::QueueFull
         | Rejection::QueueTimeout
         | Rejection::DeadlineTooShort
-        | Rejection::Closed => "503 with retry-after, or the route's fallback",
+        | Rejection::Closed
+        | Rejection::BreakerOpen => "503 with retry-after, or the route's fallback",
     }
 }
 

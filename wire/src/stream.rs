@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use compartment::breaker::{BreakerFigures, BreakerState};
 use compartment::{
     Balance, Figures, Histogram, HistogramError, LIMIT_MAX, Level, Limit, Mode, Rejection,
-    StepFigures,
+    RetryFigures, RetryRefusal, StepFigures,
 };
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 
@@ -133,6 +134,8 @@ impl From<&Figures> for proto::Compartment {
             credit_slot_ms: figures.credit.map(|credit| credit.slot_ms),
             credit_max_slot_ms: figures.credit.map(|credit| credit.full_slot_ms),
             fallbacks: figures.fallbacks.iter().map(step_message).collect(),
+            breaker: figures.breaker.as_deref().map(breaker_message),
+            retry: figures.retry.as_deref().map(retry_message),
         }
     }
 }
@@ -192,6 +195,8 @@ impl TryFrom<proto::Compartment> for Figures {
             rejected,
             nominal: message.nominal,
             credit: credit_of(message.credit_slot_ms, message.credit_max_slot_ms),
+            breaker: message.breaker.and_then(breaker_of).map(Box::new),
+            retry: message.retry.map(retry_of).map(Box::new),
             shadow_rejected: reasons(&message.shadow_rejected),
             candidate_rejected: message.candidate_rejected,
             leaked: message.leaked,
@@ -215,6 +220,52 @@ fn credit_of(slot_ms: Option<i64>, full_slot_ms: Option<i64>) -> Option<Balance>
         slot_ms,
         full_slot_ms,
     })
+}
+
+fn breaker_message(figures: &BreakerFigures) -> proto::Breaker {
+    proto::Breaker {
+        state: figures.state.as_str().to_owned(),
+        since_ms: figures.since_ms,
+        opened: figures.opened,
+        half_opened: figures.half_opened,
+        closed: figures.closed,
+        failure_rate: figures.failure_rate,
+        calls: figures.calls,
+    }
+}
+
+/// A state that this build does not know (a newer gateway's) is left out, not an error.
+fn breaker_of(message: proto::Breaker) -> Option<BreakerFigures> {
+    Some(BreakerFigures {
+        state: BreakerState::from_name(&message.state)?,
+        since_ms: message.since_ms,
+        opened: message.opened,
+        half_opened: message.half_opened,
+        closed: message.closed,
+        // Of a peer: no number that arithmetic or JSON would stumble over.
+        failure_rate: Some(message.failure_rate)
+            .filter(|rate| (0.0..=1.0).contains(rate))
+            .unwrap_or_default(),
+        calls: message.calls,
+    })
+}
+
+fn retry_message(figures: &RetryFigures) -> proto::Retry {
+    let named = |(why, count): (&RetryRefusal, &u64)| (why.as_str().to_owned(), *count);
+    proto::Retry {
+        budget_left: figures.budget_left,
+        retries: figures.retries,
+        refused: figures.refused.iter().map(named).collect(),
+    }
+}
+
+fn retry_of(message: proto::Retry) -> RetryFigures {
+    let known = |(name, count): (String, u64)| Some((RetryRefusal::from_name(&name)?, count));
+    RetryFigures {
+        budget_left: message.budget_left,
+        retries: message.retries,
+        refused: message.refused.into_iter().filter_map(known).collect(),
+    }
 }
 
 /// The figures of a report, all of them or none.
@@ -392,6 +443,20 @@ mod tests {
                 took_us: 70,
                 slowest_us: 30,
             }],
+            breaker: Some(Box::new(BreakerFigures {
+                state: BreakerState::HalfOpen,
+                since_ms: 7,
+                opened: 3,
+                half_opened: 2,
+                closed: 1,
+                failure_rate: 0.25,
+                calls: 20,
+            })),
+            retry: Some(Box::new(RetryFigures {
+                budget_left: 3,
+                retries: 5,
+                refused: BTreeMap::from([(RetryRefusal::Budget, 2)]),
+            })),
             hold: durations(&[70, 1_000_000]),
             wait: durations(&[5]),
         }

@@ -5,6 +5,7 @@
 //! error, each with path, value and rule. This module must never read a file or know a syntax.
 
 mod behaviour;
+mod breaker;
 mod cursor;
 mod endpoint;
 mod fallback;

@@ -175,6 +175,34 @@ pub struct Upstream {
     pub health: Option<Health>,
     /// Whom its `https` endpoints are believed by; the system's roots unless set.
     pub tls: Option<UpstreamTls>,
+    /// When it is not asked any more; `None`: it always is.
+    pub breaker: Option<BreakerRules>,
+    /// An operator's word, which goes before the rules.
+    pub force_breaker: Option<ForcedBreaker>,
+}
+
+/// `breaker` of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerRules {
+    /// The part of the calls whose failure is reason to open.
+    pub failure_rate: Millionths,
+    /// Of how many calls.
+    pub calls: u32,
+    /// How long it stays open before a few calls are let through.
+    pub open: Duration,
+    /// How many.
+    pub probes: u32,
+    /// A refusal by a limit of ours counts as a failure of the upstream.
+    pub count_rejections: bool,
+}
+
+/// What an operator says of a breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForcedBreaker {
+    /// Nothing passes.
+    Open,
+    /// Everything passes.
+    Closed,
 }
 
 /// `health` of an upstream.

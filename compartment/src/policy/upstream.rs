@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use super::breaker::{breaker, forced};
 use super::cursor::{Keys, Node, Place, Table};
 use super::fault::Faults;
 use super::scalar::{duration, flag, limit, line, name};
@@ -28,8 +29,10 @@ const KEYS: Keys = Keys {
         "connect_timeout",
         "tls",
         "health",
+        "breaker",
+        "force_breaker",
     ],
-    unenforced: &["breaker"],
+    unenforced: &[],
 };
 
 const TLS_KEYS: Keys = Keys {
@@ -70,6 +73,8 @@ fn upstream(id: Node<'_>, node: Node<'_>, faults: &mut Faults) -> Option<Upstrea
     {
         return faults.broken(node, "has no effect: none of the endpoints is https");
     }
+    let breaker = table.optional("breaker", faults, breaker);
+    let force_breaker = table.optional("force_breaker", faults, forced);
     Some(Upstream {
         id: id?,
         endpoints,
@@ -78,6 +83,8 @@ fn upstream(id: Node<'_>, node: Node<'_>, faults: &mut Faults) -> Option<Upstrea
         connect_timeout: connect_timeout?,
         health: health?,
         tls: tls?,
+        breaker: breaker?,
+        force_breaker: force_breaker?,
     })
 }
 

@@ -140,6 +140,8 @@ pub(crate) fn policy(capacity: u32, spare: u32, upstreams: &[Limit], routes: &[R
         health: None,
         limit: *limit,
         connect_timeout: second,
+        breaker: None,
+        force_breaker: None,
     };
     Policy {
         gateway: Gateway {

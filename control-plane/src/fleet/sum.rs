@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use compartment::{Balance, Figures, Limit, Mode, Rejection};
+use compartment::breaker::{BreakerFigures, BreakerState};
+use compartment::{Balance, Figures, Limit, Mode, Rejection, RetryFigures};
 
 /// Adds one gateway's figures to a sum.
 pub(super) fn add(total: &mut Figures, more: &Figures) {
@@ -38,6 +39,14 @@ pub(super) fn add(total: &mut Figures, more: &Figures) {
         *sum = sum.saturating_add(more);
     }
     compartment::StepFigures::add_all(&mut total.fallbacks, &more.fallbacks);
+    total.breaker = match (total.breaker.take(), &more.breaker) {
+        (Some(one), Some(other)) => Some(Box::new(breakers(&one, other))),
+        (one, other) => one.or_else(|| other.clone()),
+    };
+    total.retry = match (total.retry.take(), &more.retry) {
+        (Some(one), Some(other)) => Some(Box::new(retries(*one, other))),
+        (one, other) => one.or_else(|| other.clone()),
+    };
     total.hold.merge(&more.hold);
     total.wait.merge(&more.wait);
     add_reasons(&mut total.rejected, &more.rejected);
@@ -53,6 +62,44 @@ fn credits(total: Option<Balance>, more: Option<Balance>) -> Option<Balance> {
         slot_ms: one.slot_ms.saturating_add(other.slot_ms),
         full_slot_ms: one.full_slot_ms.saturating_add(other.full_slot_ms),
     })
+}
+
+/// What an operator has to know first: one that lets nothing through anywhere, and the worst rate.
+fn breakers(one: &BreakerFigures, other: &BreakerFigures) -> BreakerFigures {
+    let first = if urgency(other.state) > urgency(one.state) {
+        other
+    } else {
+        one
+    };
+    BreakerFigures {
+        state: first.state,
+        since_ms: first.since_ms,
+        opened: one.opened.saturating_add(other.opened),
+        half_opened: one.half_opened.saturating_add(other.half_opened),
+        closed: one.closed.saturating_add(other.closed),
+        failure_rate: one.failure_rate.max(other.failure_rate),
+        calls: one.calls.saturating_add(other.calls),
+    }
+}
+
+fn retries(mut sum: RetryFigures, more: &RetryFigures) -> RetryFigures {
+    sum.budget_left = sum.budget_left.saturating_add(more.budget_left);
+    sum.retries = sum.retries.saturating_add(more.retries);
+    for (why, count) in &more.refused {
+        let own = sum.refused.entry(*why).or_default();
+        *own = own.saturating_add(*count);
+    }
+    sum
+}
+
+const fn urgency(state: BreakerState) -> u8 {
+    match state {
+        BreakerState::Closed => 0,
+        BreakerState::ForcedClosed => 1,
+        BreakerState::HalfOpen => 2,
+        BreakerState::Open => 3,
+        BreakerState::ForcedOpen => 4,
+    }
 }
 
 /// Adds what was judged and not enforced.

@@ -220,6 +220,7 @@ const fn code(reason: Rejection) -> u64 {
         Rejection::DeadlineTooShort => 11,
         Rejection::Closed => 12,
         Rejection::StreamFull => 13,
+        Rejection::BreakerOpen => 14,
     }
 }
 

@@ -14,9 +14,10 @@ use super::{Given, Kept, Miss};
 use crate::admission;
 use crate::answer::{self, Exchange};
 use crate::attempt::{Attempts, Fault, Reply};
+use crate::breakers;
 use crate::core::{Core, OnRoute};
 use crate::held_body::{Bounds, Slots};
-use crate::retry::{self, Outgoing};
+use crate::retry::{self, Outgoing, Terms};
 use crate::running::{Mark, Marks};
 use crate::timer::Timer;
 use crate::visit::{Stop, Visit};
@@ -67,6 +68,11 @@ pub(super) async fn ask(
     let Some(pump) = kept.body() else {
         return Given::Missed(Miss::NotRepeatable);
     };
+    // The same order as of a route: its breaker, its slots, one attempt with its time. What ends
+    // is the request's own time here, which says nothing of this upstream.
+    let Ok(mut leave) = breakers::ask(&core, &other, true) else {
+        return Given::Missed(Miss::BreakerOpen);
+    };
     let class = admission::class_of(&other, visit.who);
     let Some(slots) = admit(&core, &other, class) else {
         return Given::Missed(Miss::Full);
@@ -77,9 +83,17 @@ pub(super) async fn ask(
     let bounds = bounds(&other, now_us, kept.until_us);
     let mut timer = Timer::new(&core.timers);
     let trail = visit.trail.as_deref();
-    let mut attempts = Attempts::new(&core, &other, pump.clone(), &mut timer, bounds, trail);
+    let lanes = (&*core, &other);
+    let mut attempts = Attempts::new(
+        lanes,
+        pump.clone(),
+        &mut timer,
+        bounds,
+        trail,
+        &mut leave,
+    );
     let mut outgoing = kept.outgoing.clone();
-    let reply = retry::run(&mut attempts, &mut outgoing, None).await;
+    let reply = retry::run(&mut attempts, &mut outgoing, &Terms::ONCE).await;
     let given = match reply {
         Ok(reply) if !reply.head.status().is_server_error() => Ok(reply),
         Ok(_) => {
@@ -98,6 +112,7 @@ pub(super) async fn ask(
                 timer,
                 bounds,
                 slots,
+                of_body: leave.of_body(),
             },
         ),
         Err(given) => {
@@ -118,13 +133,16 @@ pub(crate) async fn rehearse(
     mut outgoing: Outgoing,
 ) -> Result<StatusCode, Miss> {
     let now_us = core.now.read_us();
+    let leave = breakers::ask(core, other, true);
+    let mut leave = leave.map_err(|_| Miss::BreakerOpen)?;
     let class = other.0.route.class;
     let slots = admit(core, other, class).ok_or(Miss::Full)?;
     let until_us = now_us.saturating_add(other.0.route.total_us);
     let mut timer = Timer::new(&core.timers);
     let bounds = bounds(other, now_us, until_us);
-    let mut attempts = Attempts::new(core, other, None, &mut timer, bounds, None);
-    let reply = retry::run(&mut attempts, &mut outgoing, None).await;
+    let lanes = (&**core, other);
+    let mut attempts = Attempts::new(lanes, None, &mut timer, bounds, None, &mut leave);
+    let reply = retry::run(&mut attempts, &mut outgoing, &Terms::ONCE).await;
     let status = match reply {
         Ok(reply) => Ok(reply.head.status()),
         Err(fault) => Err(match missed(fault) {

@@ -18,6 +18,8 @@ pub(crate) enum Miss {
     Nothing,
     TooOld,
     NotForIt,
+    /// Its upstream is not worth asking.
+    BreakerOpen,
     /// No slot.
     Full,
     /// Nothing is left of the request's own time.
@@ -33,10 +35,11 @@ pub(crate) enum Miss {
 }
 
 impl Miss {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Nothing,
         Self::TooOld,
         Self::NotForIt,
+        Self::BreakerOpen,
         Self::Full,
         Self::NoTime,
         Self::NotRepeatable,
@@ -52,6 +55,7 @@ impl Miss {
             Self::Nothing => "nothing_stored",
             Self::TooOld => "too_old",
             Self::NotForIt => "not_for_this_request",
+            Self::BreakerOpen => "breaker_open",
             Self::Full => "full",
             Self::NoTime => "no_time_left",
             Self::NotRepeatable => "not_repeatable",

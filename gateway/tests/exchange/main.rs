@@ -12,6 +12,7 @@
 
 mod answers;
 mod balancing;
+mod breaker;
 mod client;
 #[path = "../../../telemetry/tests/collector/mod.rs"]
 mod collector;
@@ -98,17 +99,20 @@ fn bench_paced(
          [upstreams.silent]\nendpoints = [\"http://{}\"]\nconnect_timeout = \"300ms\"\n\
          [upstreams.nameless]\nendpoints = [\"http://nowhere.invalid:9\"]\n\
          connect_timeout = \"500ms\"\n\
+         [upstreams.weak]\nendpoints = [\"http://{}\"]\n\
+         breaker = {{ calls = 4, open = \"300ms\", probes = 2 }}\n\
          [upstreams.half]\nendpoints = [\"http://{}\", \"http://{}\"]\n",
         stub.at,
         stub.at,
         stub.dead(),
         stub.silent(),
+        stub.at,
         stub.dead(),
         stub.at
     );
     for (id, more) in routes {
         let upstream = match *id {
-            "dead" | "half" | "silent" | "nameless" | "h2" => id,
+            "dead" | "half" | "silent" | "nameless" | "weak" | "h2" => id,
             _ => "stub",
         };
         let one = if more.contains("compartment") {

@@ -129,3 +129,68 @@ fn another_endpoint_is_no_retry() {
         check(&bench, &request, 200, 1);
     }
 }
+
+/// One failure for each reason not to send it again, and the figures that say so.
+#[test]
+fn why_a_request_was_not_sent_again_is_counted() {
+    let short = "retry = { attempts = 2, budget = 0.1, on = [\"timeout\"] }\n\
+                 timeout = { attempt = \"250ms\", total = \"400ms\" }";
+    let thrice = "compartment = { limit = 1 }\nretry = { attempts = 3, budget = 0.1 }";
+    let bench = bench(&[("one", TWICE), ("short", short), ("weak", thrice)]);
+    let head = "content-length: 70000\r\n";
+    let large = with("PUT", "close", "large", head) + &"z".repeat(70_000);
+    bench.ask(&large);
+    for (method, script) in [
+        ("GET", "500"),
+        ("POST", "close"),
+        ("GET", "503-later"),
+        ("GET", "close | close"),
+        ("GET", "mid"),
+    ] {
+        bench.ask(with(method, script, &format!("{method}{script}"), ""));
+    }
+    // Two more are left of the three that are always allowed.
+    for n in 0..3 {
+        bench.ask(with("GET", "close | ok", &format!("budget{n}"), ""));
+    }
+    let retry = &bench.figures("route/one")["retry"];
+    let want = serde_json::json!({
+        "attempts": 1, "begun": 1, "body": 1, "budget": 1, "cause": 1, "method": 1,
+        "retry_after": 1
+    });
+    assert_eq!(retry["refused"], want, "{retry}");
+    assert_eq!(
+        (&retry["retries"], &retry["budget_left"]),
+        (&3.into(), &0.into())
+    );
+    // What is left after the attempt is less than a request takes here.
+    for (n, status) in [(0, 200), (1, 504)] {
+        let slow = request("GET", "/short", "hold | ok", &format!("x-id: short{n}\r\n"));
+        assert_eq!(bench.ask(slow).status, status);
+    }
+    let retry = &bench.figures("route/short")["retry"]["refused"];
+    assert_eq!(retry, &serde_json::json!({ "no_time": 1 }));
+    // The second of four calls that fails opens the breaker: the request is not sent again.
+    let arrived = bench.stub.arrived();
+    for n in 0..3 {
+        bench.ask(request(
+            "GET",
+            "/weak",
+            "404 | 404",
+            &format!("x-id: calm{n}\r\n"),
+        ));
+    }
+    bench.ask(request(
+        "GET",
+        "/weak",
+        "close | close | close",
+        "x-id: w1\r\n",
+    ));
+    assert_eq!(
+        bench.stub.arrived(),
+        arrived + 5,
+        "three, one, and its repeat"
+    );
+    let retry = &bench.figures("route/weak")["retry"]["refused"];
+    assert_eq!(retry, &serde_json::json!({ "breaker_open": 1 }));
+}

@@ -276,7 +276,7 @@ fn reply(step: &str) -> Option<String> {
         "head-of-9" => format!("{ok}content-length: 9\r\n\r\n"),
         "204" => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
         "304" => "HTTP/1.1 304 Not Modified\r\netag: \"e\"\r\n\r\n".to_owned(),
-        "502" | "503" | "504" | "500" => {
+        "404" | "502" | "503" | "504" | "500" => {
             format!("HTTP/1.1 {step} Theirs\r\ncontent-length: 4\r\n\r\nbusy")
         }
         "503-later" => {
@@ -316,6 +316,7 @@ fn closes_after(step: &str) -> bool {
             | "502"
             | "503"
             | "504"
+            | "404"
             | "500"
             | "503-later"
             | "interim"

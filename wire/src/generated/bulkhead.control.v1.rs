@@ -216,6 +216,12 @@ pub struct Compartment {
     pub credit_slot_ms: ::core::option::Option<i64>,
     #[prost(sint64, optional, tag = "29")]
     pub credit_max_slot_ms: ::core::option::Option<i64>,
+    /// Of an upstream that has a breaker.
+    #[prost(message, optional, tag = "30")]
+    pub breaker: ::core::option::Option<Breaker>,
+    /// Of a route that repeats.
+    #[prost(message, optional, tag = "31")]
+    pub retry: ::core::option::Option<Retry>,
     /// Of a route: the steps of its fallback, in the order of the policy.
     #[prost(message, repeated, tag = "35")]
     pub fallbacks: ::prost::alloc::vec::Vec<FallbackStep>,
@@ -240,6 +246,38 @@ pub struct FallbackStep {
     pub took_us: u64,
     #[prost(uint64, tag = "6")]
     pub slowest_us: u64,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Retry {
+    #[prost(uint32, tag = "1")]
+    pub budget_left: u32,
+    #[prost(uint64, tag = "2")]
+    pub retries: u64,
+    /// Reason -> failed requests that were not sent again.
+    #[prost(map = "string, uint64", tag = "3")]
+    pub refused: ::std::collections::HashMap<::prost::alloc::string::String, u64>,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Breaker {
+    /// closed, half_open, open, forced_open or forced_closed.
+    #[prost(string, tag = "1")]
+    pub state: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub since_ms: u64,
+    /// Changes of state since the boot.
+    #[prost(uint64, tag = "3")]
+    pub opened: u64,
+    #[prost(uint64, tag = "4")]
+    pub half_opened: u64,
+    #[prost(uint64, tag = "5")]
+    pub closed: u64,
+    /// Failures in the window, of so many calls.
+    #[prost(double, tag = "6")]
+    pub failure_rate: f64,
+    #[prost(uint64, tag = "7")]
+    pub calls: u64,
 }
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

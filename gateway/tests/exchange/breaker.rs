@@ -1,0 +1,135 @@
+//! An upstream that is not worth asking, and the way back. Kind 7 of what others got wrong.
+
+use super::*;
+
+const ROUTES: &[(&str, &str)] = &[
+    ("weak", "compartment = { limit = 5 }"),
+    ("one", "compartment = { limit = 1 }"),
+];
+
+/// Four failures of four open it for 300 ms; then two may try.
+fn open(bench: &Bench) {
+    for n in 0..4 {
+        let answer = bench.ask(get("/weak", "500"));
+        assert_eq!(answer.status, 500, "call {n}");
+    }
+    assert_eq!(breaker(bench)["state"], "open");
+}
+
+fn breaker(bench: &Bench) -> Value {
+    bench.figures("upstream/weak")["breaker"].clone()
+}
+
+fn is_refused(answer: &Answer) -> bool {
+    let reason = answer.field("x-bulkhead-reason");
+    answer.status == 503 && reason == Some("breaker_open")
+}
+
+#[track_caller]
+fn until_half_open(bench: &Bench) {
+    eventually("half open", || {
+        let told: u64 = breaker(bench)["since_ms"].as_u64().unwrap();
+        told >= 300
+    });
+}
+
+/// P6: it is asked before any permit, counts at the upstream alone, and the stub is left alone.
+#[test]
+fn an_open_breaker_spends_no_permit_and_asks_nobody() {
+    let bench = bench(ROUTES);
+    open(&bench);
+    let (arrived, route) = (bench.stub.arrived(), bench.figures("route/weak"));
+    for _ in 0..3 {
+        let answer = bench.ask(get("/weak", "ok"));
+        assert!(is_refused(&answer), "{answer:?}");
+        assert_eq!(
+            answer.field("x-bulkhead-compartment"),
+            Some("upstream/weak")
+        );
+        let after: u64 = answer.field("retry-after").unwrap().parse().unwrap();
+        assert!((1..=3).contains(&after), "{after}");
+    }
+    assert_eq!(bench.stub.arrived(), arrived);
+    let now = bench.figures("route/weak");
+    for count in ["arrived", "admitted", "rejected", "in_flight"] {
+        assert_eq!(
+            now[count], route[count],
+            "{count} of the route did not move"
+        );
+    }
+    let upstream = bench.figures("upstream/weak");
+    assert_eq!(upstream["rejected"]["breaker_open"], 3);
+    assert_eq!(upstream["arrived"], 7, "four calls and three refusals");
+    assert_eq!(upstream["breaker"]["opened"], 1);
+    assert_eq!(bench.ask(get("/one", "ok")).status, 200, "another upstream");
+}
+
+#[test]
+fn two_probes_pass_at_once_and_two_good_ones_close_it() {
+    let bench = bench(ROUTES);
+    open(&bench);
+    until_half_open(&bench);
+    let arrived = bench.stub.arrived();
+    let held: Vec<_> = (0..2).map(|_| bench.send(get("/weak", "hold"))).collect();
+    eventually("both probes", || bench.stub.arrived() == arrived + 2);
+    for _ in 0..20 {
+        assert!(is_refused(&bench.ask(get("/weak", "ok"))));
+    }
+    // Clients that leave say nothing of the upstream: their places come back.
+    drop(held);
+    eventually("room for probes", || {
+        bench.ask(get("/weak", "ok")).status == 200
+    });
+    eventually("closed", || {
+        bench.ask(get("/weak", "ok")).status == 200 && breaker(&bench)["state"] == "closed"
+    });
+    for _ in 0..5 {
+        assert_eq!(bench.ask(get("/weak", "ok")).status, 200);
+    }
+    assert_eq!(breaker(&bench)["closed"], 1);
+}
+
+#[test]
+fn a_failed_probe_opens_it_anew() {
+    let bench = bench(ROUTES);
+    open(&bench);
+    until_half_open(&bench);
+    assert_eq!(bench.ask(get("/weak", "close")).status, 502);
+    let answer = bench.ask(get("/weak", "ok"));
+    assert!(is_refused(&answer) && answer.field("retry-after") != Some("0"));
+    let now = breaker(&bench);
+    assert_eq!(
+        (&now["opened"], &now["half_opened"]),
+        (&2.into(), &1.into())
+    );
+    until_half_open(&bench);
+    assert_eq!(bench.ask(get("/weak", "ok")).status, 200);
+}
+
+/// Client errors, clients that leave and refusals of ours are no failures; answers that are cut are.
+#[test]
+fn what_counts_is_what_the_upstream_did() {
+    let bench = bench(ROUTES);
+    for _ in 0..8 {
+        assert_eq!(bench.ask(get("/weak", "404")).status, 404);
+        let arrived = bench.stub.arrived();
+        let leaver = bench.send(get("/weak", "hold"));
+        eventually("there", || bench.stub.arrived() > arrived);
+        drop(leaver);
+        eventually("gone", || bench.in_flight("route/weak") == 0);
+    }
+    let held: Vec<_> = (0..5).map(|_| bench.send(get("/weak", "hold"))).collect();
+    eventually("full", || bench.in_flight("route/weak") == 5);
+    for _ in 0..8 {
+        let answer = bench.ask(get("/weak", "ok"));
+        assert_eq!(answer.field("x-bulkhead-reason"), Some("route_full"));
+    }
+    drop(held);
+    eventually("free", || bench.in_flight("route/weak") == 0);
+    assert_eq!(breaker(&bench)["state"], "closed");
+    // Half of the last four.
+    for _ in 0..2 {
+        assert!(!bench.ask(get("/weak", "mid")).whole);
+    }
+    eventually("open", || is_refused(&bench.ask(get("/weak", "ok"))));
+}
