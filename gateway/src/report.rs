@@ -114,7 +114,11 @@ impl Reporter {
                     figures.fallbacks = ladders.remove(&figures.key).unwrap_or_default();
                     figures.retry = retries.remove(&figures.key).map(Box::new);
                 }
-                Level::Stream | Level::Tenant | Level::TenantRoute | Level::Gateway => {}
+                Level::Stream
+                | Level::Fallback
+                | Level::Tenant
+                | Level::TenantRoute
+                | Level::Gateway => {}
             }
             take(figures);
         }

@@ -84,14 +84,7 @@ pub(super) async fn ask(
     let mut timer = Timer::new(&core.timers);
     let trail = visit.trail.as_deref();
     let lanes = (&*core, &other);
-    let mut attempts = Attempts::new(
-        lanes,
-        pump.clone(),
-        &mut timer,
-        bounds,
-        trail,
-        &mut leave,
-    );
+    let mut attempts = Attempts::new(lanes, pump.clone(), &mut timer, bounds, trail, &mut leave);
     let mut outgoing = kept.outgoing.clone();
     let reply = retry::run(&mut attempts, &mut outgoing, &Terms::ONCE).await;
     let given = match reply {
