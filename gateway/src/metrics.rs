@@ -158,19 +158,7 @@ fn compartments(all: &[Figures]) -> Vec<Family> {
                 to.point(&[], Figure::Number(f.saturation));
             }
         }),
-        of(I::Time, &|f, to| {
-            if !is_sum(f) {
-                let states = [
-                    ("idle", f.idle_us),
-                    ("busy", f.busy_us),
-                    ("saturated", f.saturated_us),
-                ];
-                for (state, us) in states {
-                    let time = Figure::Number(seconds(us));
-                    to.point(&[(Label::State, Text::from(state))], time);
-                }
-            }
-        }),
+        of(I::Time, &times),
         of(I::Requests, &|f, to| {
             let shadow = sum(&f.shadow_rejected);
             let counts = [
@@ -201,6 +189,21 @@ fn compartments(all: &[Figures]) -> Vec<Family> {
         of(I::Retries, &retries),
         of(I::RetriesRefused, &retries_refused),
     ]
+}
+
+fn times(figures: &Figures, to: &mut Points<'_>) {
+    if is_sum(figures) {
+        return;
+    }
+    let states = [
+        ("idle", figures.idle_us),
+        ("busy", figures.busy_us),
+        ("saturated", figures.saturated_us),
+    ];
+    for (state, us) in states {
+        let time = Figure::Number(seconds(us));
+        to.point(&[(Label::State, Text::from(state))], time);
+    }
 }
 
 /// 1 for the state that it is in, 0 for the others.

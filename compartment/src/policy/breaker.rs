@@ -8,7 +8,40 @@ use std::time::Duration;
 use super::cursor::{Keys, Node, Table};
 use super::fault::Faults;
 use super::scalar::{duration, flag, fraction, whole, word};
-use super::types::{BreakerRules, ForcedBreaker, Millionths};
+use super::types::Millionths;
+
+/// `breaker` of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerRules {
+    /// The part of the calls whose failure is reason to open.
+    pub failure_rate: Millionths,
+    /// Of how many calls.
+    pub calls: u32,
+    /// How long it stays open before a few calls are let through.
+    pub open: Duration,
+    /// How many.
+    pub probes: u32,
+    /// A refusal by a limit of ours counts as a failure of the upstream.
+    pub count_rejections: bool,
+}
+
+/// What an operator says of a breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForcedBreaker {
+    /// Nothing passes.
+    Open,
+    /// Everything passes.
+    Closed,
+}
+
+/// `health` of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Asked for by GET; a status of 200 to 299 is well.
+    pub path: String,
+    /// How often, a tenth more or less.
+    pub interval: Duration,
+}
 
 const BREAKER_KEYS: Keys = Keys {
     known: &[

@@ -29,6 +29,7 @@ mod value;
 mod value_serde;
 
 pub use behaviour::ATTEMPTS_MAX;
+pub use breaker::{BreakerRules, ForcedBreaker};
 pub use fallback::Fallback;
 pub use fault::{FAULTS_MAX, Fault};
 pub use nearest::nearest;
