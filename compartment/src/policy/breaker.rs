@@ -34,15 +34,6 @@ pub enum ForcedBreaker {
     Closed,
 }
 
-/// `health` of an upstream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Health {
-    /// Asked for by GET; a status of 200 to 299 is well.
-    pub path: String,
-    /// How often, a tenth more or less.
-    pub interval: Duration,
-}
-
 const BREAKER_KEYS: Keys = Keys {
     known: &[
         "failure_rate",

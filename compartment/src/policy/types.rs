@@ -182,6 +182,15 @@ pub struct Upstream {
     pub force_breaker: Option<ForcedBreaker>,
 }
 
+/// `health` of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Asked for by GET; a status of 200 to 299 is well.
+    pub path: String,
+    /// How often, a tenth more or less.
+    pub interval: Duration,
+}
+
 /// `tls` of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamTls {
