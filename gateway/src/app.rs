@@ -131,7 +131,7 @@ async fn pass(
         Ok(()) => {
             let mut outgoing = fallback::to_send(visit, &mut asked, parts, pump.is_some());
             // 3. Retries, inside the permits: another attempt takes no second slot.
-            // 4. Each attempt has its time (`Attempts::attempt`): a hung call holds no slot for ever.
+            // 4. Each attempt has its time, in `Attempts::attempt`: no hung call holds a slot.
             retry::run(&mut attempts, &mut outgoing, &terms).await
         }
         Err(fault) => Err(fault),

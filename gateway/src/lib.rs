@@ -13,6 +13,7 @@ mod attempt;
 mod back_off;
 mod background;
 mod breakers;
+mod budgets;
 mod checks;
 mod clock;
 mod config;

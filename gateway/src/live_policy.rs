@@ -11,15 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use compartment::breaker::Breaker;
-use compartment::policy::{
-    Fault, HoldUntil, Millionths, Policy, Retry, RetryOn, Route, Streams, Value,
-};
-use compartment::{
-    Class, Hull, Limit, Name, Passage, RetryBudget, RetryCounts, RetryFigures, TenantCompartment,
-};
+use compartment::policy::{Fault, HoldUntil, Policy, RetryOn, Route, Streams, Value};
+use compartment::{Class, Hull, Limit, Name, Passage, RetryBudget, RetryCounts, TenantCompartment};
 use http::HeaderName;
 
 use crate::breakers::Breakers;
+use crate::budgets::Budgets;
 use crate::clock::whole_us;
 use crate::dependencies::{Dependencies, Prepared};
 use crate::fallback::{KeptStats, Ladder};
@@ -36,10 +33,6 @@ use crate::tenant::TenantTable;
 use crate::upstream::Target;
 use crate::via::Via;
 
-/// Share of recent successes that may be repeated when a policy does not say: all of them. The
-/// linter reckons with that, and refuses a policy that cannot bear it.
-const RETRY_SHARE_DEFAULT: Millionths = Millionths(1_000_000);
-
 /// Process-wide: all compartments, and the policy in force.
 #[derive(Debug)]
 pub(crate) struct Live {
@@ -51,7 +44,7 @@ pub(crate) struct Live {
     /// is never the one who frees 100,000 tenants.
     retired: Mutex<Vec<Arc<LivePolicy>>>,
     /// Per route and process, so that a new policy does not begin them anew.
-    budgets: Mutex<HashMap<Name, KeptBudget>>,
+    pub(crate) budgets: Budgets,
     /// Of the steps of every fallback, for the same reason.
     pub(crate) steps: KeptStats,
     pub(crate) stale: Store,
@@ -64,14 +57,6 @@ pub(crate) struct Live {
     pub(crate) newest: Newest,
     pub(crate) dependencies: Dependencies,
     pub(crate) least_rate: LeastRate,
-}
-
-#[derive(Debug)]
-struct KeptBudget {
-    share: Millionths,
-    window_us: u64,
-    budget: Arc<RetryBudget>,
-    counts: Arc<RetryCounts>,
 }
 
 /// One policy, ready to serve. Immutable.
@@ -171,7 +156,7 @@ impl Live {
             current: ArcSwapOption::empty(),
             version: AtomicU64::new(0),
             retired: Mutex::default(),
-            budgets: Mutex::default(),
+            budgets: Budgets::default(),
             steps: KeptStats::default(),
             stale: Store::default(),
             rehearsals: Rehearsals::default(),
@@ -205,9 +190,7 @@ impl Live {
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         retired.extend(old);
         drop(retired);
-        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        budgets.retain(|_, kept| Arc::strong_count(&kept.budget) > 1);
-        drop(budgets);
+        self.budgets.sweep();
         // After the pointer: whoever asks by the new policy finds what belongs to it alone.
         fresh.owners.keep_only(&self.stale, now_us);
         drop(fresh);
@@ -244,15 +227,6 @@ impl Live {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .len()
-    }
-
-    /// What routes that repeat say of it, by their keys.
-    pub(crate) fn retries(&self, now_us: u64) -> HashMap<String, RetryFigures> {
-        let budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        let figures = |kept: &KeptBudget| kept.counts.figures(kept.budget.left(now_us));
-        let all = budgets.iter();
-        all.map(|(route, kept)| (format!("route/{route}"), figures(kept)))
-            .collect()
     }
 
     /// Differs whenever the policy in force does.
@@ -347,7 +321,7 @@ impl Live {
             deadline_header: route.timeout.deadline_header.as_ref().and_then(name),
             fields: FieldRules::new(&route.rewrite, &route.headers),
             retry: route.retry.as_ref().map(|retry| {
-                let (budget, counts) = self.budget(&route.id, retry);
+                let (budget, counts) = self.budgets.of(&route.id, retry);
                 LiveRetry {
                     attempts: retry.attempts,
                     on: retry.on,
@@ -360,25 +334,6 @@ impl Live {
             route_mark: Mark::of("route", route.id.as_str()),
             upstream_mark: Mark::of("upstream", upstream_id),
         }
-    }
-
-    /// The route's budget, a new one only when its terms changed; and its counts.
-    fn budget(&self, route: &Name, retry: &Retry) -> (Arc<RetryBudget>, Arc<RetryCounts>) {
-        let share = retry.budget.unwrap_or(RETRY_SHARE_DEFAULT);
-        let window_us = whole_us(retry.window);
-        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = budgets.remove(route);
-        let counts = known.as_ref().map(|kept| Arc::clone(&kept.counts));
-        let same = known.filter(|kept| kept.share == share && kept.window_us == window_us);
-        let kept = same.unwrap_or_else(|| KeptBudget {
-            share,
-            window_us,
-            budget: Arc::new(RetryBudget::new(share, window_us)),
-            counts: counts.unwrap_or_default(),
-        });
-        let both = (Arc::clone(&kept.budget), Arc::clone(&kept.counts));
-        budgets.insert(route.clone(), kept);
-        both
     }
 }
 
@@ -404,6 +359,8 @@ impl LivePolicy {
 
 #[cfg(test)]
 mod tests {
+    use compartment::policy::Retry;
+
     use super::*;
     use crate::testing::{policy, route};
 

@@ -103,7 +103,7 @@ impl Reporter {
         let ages = self.live.oldest_ms(now_us);
         let mut ladders = self.live.ladders(now_us);
         let mut breakers = self.live.breakers.figures(now_us);
-        let mut retries = self.live.retries(now_us);
+        let mut retries = self.live.budgets.figures(now_us);
         move |mut figures| {
             fill_age(&mut figures, &ages);
             match figures.level {

@@ -9,7 +9,7 @@
 //! | an answer below 500 | good |
 //! | an answer from 500 on; no connection; cut or unreadable; too late | failure |
 //! | the client left, or its body did; our own bound cut by the caller's deadline | nothing |
-//! | a limit of ours refused after the breaker let it pass | nothing; a failure if `count_rejections` |
+//! | a limit of ours refused after it passed here | nothing; a failure if `count_rejections` |
 
 mod book;
 mod pass;

@@ -106,7 +106,7 @@ fn a_failed_probe_opens_it_anew() {
     assert_eq!(bench.ask(get("/weak", "ok")).status, 200);
 }
 
-/// Client errors, clients that leave and refusals of ours are no failures; answers that are cut are.
+/// Client errors, clients that leave and refusals of ours are no failures; cut answers are.
 #[test]
 fn what_counts_is_what_the_upstream_did() {
     let bench = bench(ROUTES);
