@@ -15,7 +15,7 @@ use crate::support::{Plane, TOKEN, call, config, eventually, policy, policy_file
 
 const SECRET: &str = "canary-of-the-webhook-0123456789-abcdef";
 /// Two minutes last three seconds here.
-const WINDOW_MS: u64 = 3_000;
+pub(crate) const WINDOW_MS: u64 = 3_000;
 
 /// One request that a receiver got: its head and its body.
 type Got = (String, Value);
@@ -128,7 +128,8 @@ fn again(plane: Plane, receiver: &Receiver) -> Plane {
 }
 
 /// A process whose counters go on, whatever it is connected to.
-struct Counted {
+pub(crate) struct Counted {
+    key: &'static str,
     began: std::time::Instant,
     sequence: u64,
     saturated_us: u64,
@@ -138,12 +139,17 @@ struct Counted {
 }
 
 impl Counted {
+    fn new() -> Self {
+        Self::of("route/a")
+    }
+
     #[expect(
         clippy::disallowed_methods,
         reason = "a test's time is of the real clock"
     )]
-    fn new() -> Self {
+    pub(crate) fn of(key: &'static str) -> Self {
         Self {
+            key,
             began: std::time::Instant::now(),
             sequence: 0,
             saturated_us: 0,
@@ -173,7 +179,7 @@ impl Counted {
             completed: self.admitted,
             rejected: [("route_full".to_owned(), self.rejected)].into(),
             saturated_us: self.saturated_us,
-            ..own("route/a", "route")
+            ..own(self.key, "route")
         };
         Report {
             generation: 1,
@@ -186,7 +192,7 @@ impl Counted {
     }
 
     /// Reports for so long.
-    async fn report(&mut self, gateway: &Gateway, ms: u64, full: bool, refused: u64) {
+    pub(crate) async fn report(&mut self, gateway: &Gateway, ms: u64, full: bool, refused: u64) {
         let until = self.last_us + ms * 1_000;
         while self.last_us < until {
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -16,6 +16,7 @@ mod history;
 mod kill;
 mod limits;
 mod metrics;
+mod otlp;
 mod pages;
 mod pages_fields;
 mod pages_list;
