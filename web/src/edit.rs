@@ -6,7 +6,8 @@
 
 use compartment::{Limit, LimitError, Mode};
 
-use crate::{Danger, Field, Moment};
+use crate::effective_words::not_set;
+use crate::{Danger, Effective, Field, Moment, Origin};
 
 /// The longest comment, in characters.
 pub const COMMENT_CHARS_MAX: usize = 500;
@@ -51,6 +52,29 @@ impl Edit {
             fields,
             ..Self::default()
         }
+    }
+
+    /// With what holds where the policy says nothing, as the list of values in force has it.
+    #[must_use]
+    pub fn with_values(mut self, values: &[Effective]) -> Self {
+        let value = |name: &str| {
+            let mut values = values.iter().filter(|one| one.name == name);
+            values.find(|one| one.origin == Origin::Default || name == "limit")
+        };
+        let limit = value("limit").map(|one| one.value.as_str());
+        for field in self.fields.iter_mut().filter(|one| one.current.is_empty()) {
+            let why = match field.name {
+                "reserved" if value("reserved").map(|one| one.value.as_str()) == limit => {
+                    "the limit"
+                }
+                "spare" => "what the guarantees leave",
+                _ => "the default",
+            };
+            field.otherwise = value(field.name)
+                .filter(|one| one.value != not_set())
+                .map(|one| format!("{}, {why}", one.value));
+        }
+        self
     }
 
     /// The field of this name.

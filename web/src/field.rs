@@ -18,6 +18,8 @@ pub struct Field {
     pub typed: String,
     /// What is wrong with it.
     pub error: Option<String>,
+    /// What holds while the policy says nothing, and why.
+    pub otherwise: Option<String>,
 }
 
 /// The fields that a compartment of this level has; the first is always its limit.
@@ -55,6 +57,7 @@ impl Field {
             typed: current.clone(),
             current,
             error: None,
+            otherwise: None,
         }
     }
 
@@ -154,6 +157,15 @@ impl Field {
         match self.current.as_str() {
             "" => "not set",
             current => current,
+        }
+    }
+
+    /// The same as a sentence, with what holds in its place.
+    pub fn standing(&self) -> String {
+        match (self.current.as_str(), &self.otherwise) {
+            ("", Some(otherwise)) => format!("Not set (in force: {otherwise})."),
+            ("", None) => "Not set.".to_owned(),
+            (current, _) => format!("In force: {current}."),
         }
     }
 

@@ -11,8 +11,8 @@ use compartment::{Key, Level, Limit};
 use http::StatusCode;
 use serde::Deserialize;
 use web::{
-    Ask, CompartmentPage, FindingRow, Holders, PARTS_MAX, RejectedRow, Settable, Template as _,
-    effective_values, not_isolated,
+    Ask, CompartmentPage, Effective, FindingRow, Holders, PARTS_MAX, RejectedRow, Settable,
+    Template as _, effective_values, not_isolated,
 };
 
 use super::edit_sent::fresh;
@@ -110,6 +110,9 @@ pub(super) fn page(
         }
     };
     let known = parsed.as_ref().zip(policy);
+    let effective = known
+        .map(|(key, policy)| effective_values(&current.document, policy, key))
+        .unwrap_or_default();
     let streams = match &parsed {
         Some(Key::Route(id)) => snapshot.reading(&Key::Stream(id.clone()).to_string()),
         _ => None,
@@ -132,11 +135,9 @@ pub(super) fn page(
             .unwrap_or_default(),
         reading,
         parts: snapshot.parts(key, PARTS_MAX),
-        edit: settable(current, parsed.as_ref()),
+        edit: settable(current, parsed.as_ref(), &effective),
         saved: None,
-        effective: known
-            .map(|(key, policy)| effective_values(&current.document, policy, key))
-            .unwrap_or_default(),
+        effective,
         not_isolated: known
             .map(|(key, policy)| not_isolated(policy, key))
             .unwrap_or_default(),
@@ -188,7 +189,7 @@ pub(crate) fn findings(current: &Published, policy: &Policy, key: &str) -> Vec<F
         .collect()
 }
 
-fn settable(current: &Published, key: Option<&Key>) -> Settable {
+fn settable(current: &Published, key: Option<&Key>, values: &[Effective]) -> Settable {
     let Ok(policy) = &current.policy else {
         return Settable::No(
             "The stored policy breaks a rule of this build, so single limits cannot be changed. \
@@ -200,7 +201,7 @@ fn settable(current: &Published, key: Option<&Key>) -> Settable {
         (Some(key), _) => {
             let (document, number) = (&current.document, current.about.number);
             let edit = fresh(document, number, &key.to_string(), key.level());
-            Settable::Form(Box::new(edit))
+            Settable::Form(Box::new(edit.with_values(values)))
         }
         (None, Some(Level::TenantRoute)) => Settable::No(
             "It has no limit of its own: it follows the route's tenant_limit and tenant_share, \

@@ -221,6 +221,7 @@ impl Change<'_> {
                 let current = self.state.policy_current().await;
                 let (newest, level) = (current.about.number, page.level);
                 let fresh = fresh(&current.document, newest, self.key, level);
+                let fresh = fresh.with_values(&page.effective);
                 let edit = self.conflict(&current, fresh, page).await;
                 Ok((edit, StatusCode::PRECONDITION_FAILED))
             }

@@ -152,7 +152,7 @@ pub(super) fn page(
         ladder: None,
         spare: None,
         rules: Vec::new(),
-        edit: Settable::Form(Box::new(edit)),
+        edit: Settable::Form(Box::new(edit.with_values(&effective()))),
         saved: None,
         effective: effective(),
         not_isolated: shared(),
