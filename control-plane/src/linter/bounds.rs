@@ -37,6 +37,7 @@ pub(super) fn lint(path: &Path, route: &Route, findings: &mut Vec<Finding>) {
         let at = path.key("compartment").key("max_hold");
         findings.push(warning("bounds", at, message));
     }
+    inside(path, route, findings);
     if compartment.queue > 0 {
         waiting(path, wait, attempt, total, findings);
     }
@@ -71,17 +72,55 @@ fn waiting(path: &Path, wait: Exact, attempt: Exact, total: Exact, findings: &mu
     }
 }
 
-/// L8: the wait and every attempt fit into the whole.
-fn whole(path: &Path, route: &Route, findings: &mut Vec<Finding>) {
-    let attempts = route.retry.as_ref().map_or(1, |retry| retry.attempts);
-    let queued = route.compartment.queue > 0;
-    let wait = match queued {
+fn attempts_of(route: &Route) -> u32 {
+    route.retry.as_ref().map_or(1, |retry| retry.attempts)
+}
+
+/// All attempts, each to its end.
+fn attempts_time(route: &Route) -> Exact {
+    let attempt = Exact::seconds(route.timeout.attempt);
+    Exact::whole(attempts_of(route).into()).times(attempt)
+}
+
+/// The wait and all attempts, each to its end.
+pub(super) fn longest(route: &Route) -> Exact {
+    let wait = match route.compartment.queue > 0 {
         true => Exact::seconds(route.compartment.queue_wait),
         false => Exact::ZERO,
     };
+    wait.plus(attempts_time(route))
+}
+
+/// L18: a retry runs inside the permit, so the permit lasts for all attempts.
+fn inside(path: &Path, route: &Route, findings: &mut Vec<Finding>) {
+    let attempt = Exact::seconds(route.timeout.attempt);
+    let hold = Exact::seconds(route.compartment.hold_max);
+    let all = attempts_time(route).min(Exact::seconds(route.timeout.total));
+    if attempts_of(route) < 2 || hold < attempt || hold >= all {
+        return;
+    }
+    let message = format!(
+        "retries run inside the permit: {} x attempt {}, at most total {} = {}; a hold of at most \
+         {} ends them before: {} would not",
+        attempts_of(route),
+        time(attempt),
+        time(Exact::seconds(route.timeout.total)),
+        time(all),
+        time(hold),
+        time(all)
+    );
+    let at = path.key("compartment").key("max_hold");
+    findings.push(warning("L18", at, message));
+}
+
+/// L8: the wait and every attempt fit into the whole.
+fn whole(path: &Path, route: &Route, findings: &mut Vec<Finding>) {
+    let attempts = attempts_of(route);
+    let queued = route.compartment.queue > 0;
+    let wait = Exact::seconds(route.compartment.queue_wait);
     let attempt = Exact::seconds(route.timeout.attempt);
     let total = Exact::seconds(route.timeout.total);
-    let longest = wait.plus(Exact::whole(attempts.into()).times(attempt));
+    let longest = longest(route);
     if longest <= total {
         return;
     }

@@ -6,6 +6,8 @@
 
 mod assumed;
 mod bounds;
+mod breaker;
+mod ladder;
 mod protocols;
 mod reach;
 mod shape;
@@ -74,8 +76,11 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
         let path = Path::root().key("routes").index(index);
         assumed::lint(&path, route, &mut findings);
         shape::lint_route(&path, policy, route, &mut findings);
+        ladder::lint(&path, policy, route, &mut findings);
     }
     shape::lint_upstreams(policy, &mut findings);
+    ladder::lint_upstreams(policy, &mut findings);
+    breaker::lint(policy, &mut findings);
     slices::lint(policy, &mut findings);
     reach::lint_spare(policy, &mut findings);
     shape::lint_tenants(policy, &mut findings);
@@ -97,5 +102,7 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
 
 #[cfg(test)]
 mod combinations;
+#[cfg(test)]
+mod surroundings;
 #[cfg(test)]
 mod tests;
