@@ -271,7 +271,8 @@ test('what else a route has is changed in the same form, with each error at its 
 for (const colorScheme of ['light', 'dark']) {
   for (const width of [360, 768, 1440]) {
     test(`pages are accessible, ${colorScheme}, ${width} px`, async () => {
-      const targets = ['/', '/alerts', '/shadow', '/compartments', '/compartments?state=problems&sort=full_1h', '/advice',
+      const targets = ['/', '/alerts', '/shadow', '/compartments', '/compartments?state=problems&sort=full_1h', '/routes',
+        '/routes?method=GET&path=%2Fa&find=a', '/advice',
         '/advice?key=route%2Fa&limit=2', '/compartments/route%2Fa', '/compartments/route%2Fb', '/compartments/gateway'];
       for (const target of targets) {
         // The page's own policy lets no foreign script in, so axe comes in past it.

@@ -16,7 +16,7 @@ use wire::stream::proto;
 
 pub use heard::Heard;
 use heard::Marks;
-use sum::add;
+pub(crate) use sum::add;
 
 /// Most gateways that are known at once.
 pub const GATEWAYS_MAX: usize = 1_000;

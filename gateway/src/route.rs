@@ -179,6 +179,9 @@ impl Hasher for Fnv {
 
 #[cfg(test)]
 mod tests {
+    use compartment::policy::{Target, nearest_route, takers};
+    use proptest::prelude::*;
+
     use super::*;
     use crate::testing::route;
 
@@ -290,5 +293,56 @@ mod tests {
             assert_eq!(table.find(None, &format!("/t{n}/api/x"), "GET"), Some(n));
         }
         assert_eq!(table.find(None, "/t10000/api", "GET"), None);
+    }
+
+    /// Routes and targets from few pieces, so that they meet often. No two routes match the same.
+    fn meeting() -> impl Strategy<Value = (Vec<Route>, Vec<(usize, String, usize)>)> {
+        let segment = prop::sample::select(vec!["a", "b", "ab"]);
+        let path = prop::collection::vec(segment, 0..4).prop_map(|s| format!("/{}", s.join("/")));
+        let of_methods = prop::option::of(prop::sample::select(METHODS.to_vec()));
+        let one = (0..HOSTS.len(), path.clone(), any::<bool>(), of_methods);
+        let routes = prop::collection::vec(one, 0..12).prop_map(|parts| {
+            let mut seen = std::collections::HashSet::new();
+            let fresh = parts.into_iter().filter(|part| seen.insert(part.clone()));
+            let route = |(n, (at_host, path, is_exact, method)): (usize, Parts)| {
+                let id = format!("r{n}");
+                let made = if is_exact {
+                    exact(&id, &path)
+                } else {
+                    prefix(&id, &path)
+                };
+                let made = method.map_or(made.clone(), |method| methods(made, &[method]));
+                HOSTS[at_host].map_or(made.clone(), |name| host(made, name))
+            };
+            fresh.enumerate().map(route).collect::<Vec<_>>()
+        });
+        let tail = prop::sample::select(vec!["", "/", "/a", "b"]);
+        let asked = (path, tail).prop_map(|(path, tail)| format!("{path}{tail}"));
+        let asked = asked.prop_map(|path| path.replace("//", "/"));
+        let asked = (0..HOSTS.len(), asked, 0..METHODS.len());
+        (routes, prop::collection::vec(asked, 1..12))
+    }
+
+    type Parts = (usize, String, bool, Option<&'static str>);
+
+    const HOSTS: [Option<&str>; 3] = [None, Some("one.example"), Some("two.example")];
+    const METHODS: [&str; 3] = ["GET", "POST", "PUT"];
+
+    proptest! {
+        #[test]
+        fn the_table_and_the_plain_look_agree((routes, asked) in meeting()) {
+            let table = RouteTable::new(&routes);
+            for (at_host, path, method) in asked {
+                let target = Target { host: HOSTS[at_host], path: &path, method: METHODS[method] };
+                let takers = takers(&routes, target);
+                let found = table.find(target.host, target.path, target.method);
+                prop_assert_eq!(found, takers.first().copied(), "{:?} of {:?}", target, routes);
+                let nearest = nearest_route(&routes, target);
+                prop_assert_eq!(nearest.is_none(), routes.is_empty());
+                if let Some((_, misses)) = nearest {
+                    prop_assert_eq!(misses.is_none(), found.is_some());
+                }
+            }
+        }
     }
 }

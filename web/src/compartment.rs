@@ -8,8 +8,8 @@ use compartment::{Figures, Level, Mode, Rejection};
 
 use crate::{
     Ask, Bar, Edit, Effective, Frame, GatewayRow, Holders, Ladder, Moment, NotIsolated, OverTime,
-    Reading, ReasonRow, Settable, SpareUse, State, Times, edit::COMMENT_CHARS_MAX, reason_rows,
-    text, url,
+    Reading, ReasonRow, Settable, SpareUse, State, Surround, Times, edit::COMMENT_CHARS_MAX,
+    reason_rows, text, url,
 };
 
 /// The most gateways in the table.
@@ -58,6 +58,8 @@ pub struct CompartmentPage {
     pub findings: Vec<FindingRow>,
     /// What it did over time; `None` for one of which nothing is kept.
     pub over_time: Option<OverTime>,
+    /// Its breaker and its retries; the ladder has a place of its own.
+    pub around: Surround,
     /// The newest rejections, a sample.
     pub newest: Vec<RejectedRow>,
     /// The form that asks what another limit would do; `None` without a limit of its own.

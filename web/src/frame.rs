@@ -146,6 +146,11 @@ impl Frame {
         self.here.starts_with("/compartments")
     }
 
+    /// True on the Routes page, whatever it shows.
+    pub fn is_routes(&self) -> bool {
+        self.here == "/routes" || self.here.starts_with("/routes?")
+    }
+
     /// True on the Overview, whatever its filter.
     pub fn is_overview(&self) -> bool {
         self.here == "/" || self.here.starts_with("/?")

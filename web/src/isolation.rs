@@ -22,6 +22,54 @@ pub struct NotIsolated {
     pub more: usize,
 }
 
+/// One layer that a route's requests share with those of others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layer {
+    /// What it is.
+    pub what: &'static str,
+    /// The compartment that holds its slots.
+    pub key: Key,
+    /// How many this route could have of it in one process, when nobody else took any.
+    pub slots: u32,
+    /// How many other routes there are on it.
+    pub others: usize,
+}
+
+/// The bounded layers that a route shares, the narrowest first: that one binds first.
+pub fn shared_layers(policy: &Policy, route: &Route) -> Vec<Layer> {
+    let mut layers = Vec::new();
+    let upstream = policy.upstreams.get(route.upstream);
+    if let Some((upstream, slots)) = upstream.and_then(|one| Some((one, one.limit.slots()?))) {
+        let on_it = |other: &&Route| {
+            other.upstream == route.upstream || other.fallback_upstream() == Some(route.upstream)
+        };
+        layers.push(Layer {
+            what: "the upstream\u{2019}s limit",
+            key: Key::Upstream(upstream.id.clone()),
+            slots,
+            others: policy.routes.iter().filter(on_it).count().saturating_sub(1),
+        });
+    }
+    let others = policy.routes.len().saturating_sub(1);
+    let own = &route.compartment;
+    if own.limit.slots().is_none_or(|limit| limit > own.reserved) {
+        layers.push(Layer {
+            what: "its guarantee and the spare slots",
+            key: Key::Gateway,
+            slots: own.reserved.saturating_add(policy.gateway.spare),
+            others,
+        });
+    }
+    layers.push(Layer {
+        what: "the ceiling of the gateway",
+        key: Key::Gateway,
+        slots: policy.gateway.capacity,
+        others,
+    });
+    layers.sort_by_key(|layer| layer.slots);
+    layers
+}
+
 /// What the compartment of `key` shares with others.
 pub fn not_isolated(policy: &Policy, key: &Key) -> Vec<NotIsolated> {
     let mut shared = match key {

@@ -91,6 +91,30 @@ impl Rung {
         })
     }
 
+    /// All of it in a line: `answered 12 times, last 3 min ago; could not: 4 too old`.
+    pub fn did(&self) -> String {
+        let Some(figures) = &self.figures else {
+            return "no gateway tells what it did".to_owned();
+        };
+        let answered = match figures.answers {
+            0 => "has not answered since the start".to_owned(),
+            n => format!(
+                "answered {}, last {}",
+                text::plural(n, "time", "times"),
+                self.last()
+            ),
+        };
+        match figures.failed {
+            0 => answered,
+            _ => format!("{answered}; could not: {}", self.failed()),
+        }
+    }
+
+    /// True when nothing shows that it works.
+    pub fn is_unproven(&self) -> bool {
+        self.figures.as_ref().is_none_or(|one| one.answers == 0)
+    }
+
     /// When it last really answered.
     pub fn last(&self) -> String {
         let ago = self.figures.as_ref().and_then(|step| step.last_answer_ms);
@@ -121,7 +145,14 @@ mod tests {
         assert_eq!(plain(rung.failed()), "1 full, 2 status 5xx");
         assert_eq!(plain(rung.took()), "2 ms, at most 9 ms");
         assert_eq!(plain(rung.last()), "5 s ago");
+        assert_eq!(
+            plain(rung.did()),
+            "answered 1,200 times, last 5 s ago; could not: 1 full, 2 status 5xx"
+        );
+        assert!(!rung.is_unproven());
         rung.figures = None;
+        assert_eq!(rung.did(), "no gateway tells what it did");
+        assert!(rung.is_unproven());
         assert_eq!(
             (rung.answers().as_str(), rung.last().as_str()),
             ("not told yet", "never")

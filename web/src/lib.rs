@@ -32,12 +32,16 @@ mod overview;
 mod problem;
 mod reading;
 mod reason;
+mod routes;
+mod routes_view;
 mod samples;
 mod shadow;
 mod sign_in;
 mod state;
+mod surround;
 pub mod text;
 mod times;
+mod tried;
 pub mod url;
 
 pub use self::alerts::{ALERTS_MAX, AlertCount, AlertRow, AlertsPage, Receivers, RuleRow};
@@ -58,7 +62,7 @@ pub use fleet::{GatewayRow, GatewayState};
 pub use frame::{Fleet, Frame, Freshness, INTERVALS_MISSED_MAX, Moment, REPORT_INTERVAL_MS};
 pub use holders::{HOLDERS_MAX, Holder, Holders, SpareUse};
 pub use hour::Hour;
-pub use isolation::{NotIsolated, not_isolated};
+pub use isolation::{Layer, NotIsolated, not_isolated, shared_layers};
 pub use ladder::{Ladder, Rehearsal, Rung};
 pub use lately::{Lately, Look};
 pub use list::{EXPORT_ROWS_MAX, LIST_ROWS_MAX, ListPage, ListRow, Saturated};
@@ -70,10 +74,14 @@ pub use overview::{
 pub use problem::Problem;
 pub use reading::Reading;
 pub use reason::{ReasonRow, reason_rows};
+pub use routes::{Looked, ROUTE_ROWS_MAX, RouteRow, RoutesPage, Slots};
+pub use routes_view::RoutesView;
 pub use shadow::{Beside, Next, ShadowPage, WATCHES_MAX, Watch, Watched};
 pub use sign_in::SignIn;
 pub use state::State;
+pub use surround::{BreakerRow, RetryRow, Surround};
 pub use times::Times;
+pub use tried::{Tried, TriedStep, TryForm};
 
 /// Stands between the parts of a fragment, so that a stream can leave out what did not move. No
 /// name can forge it: `<` is escaped everywhere.

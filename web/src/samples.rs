@@ -16,6 +16,7 @@ mod ladder;
 mod list;
 mod over_time;
 mod overview;
+mod routes;
 mod shadow;
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use std::fs;
 use std::path::Path;
 
 use web::{
-    AdvicePage, AlertsPage, CompartmentPage, ListPage, Overview, Problem, ShadowPage, SignIn,
-    Template,
+    AdvicePage, AlertsPage, CompartmentPage, ListPage, Overview, Problem, RoutesPage, ShadowPage,
+    SignIn, Template,
 };
 
 /// What makes inline script or style; the policy of the pages forbids it all.
@@ -59,6 +59,10 @@ fn rendered() -> Vec<(String, String)> {
     for (name, page) in AlertsPage::samples() {
         all.push((format!("alerts_{name}"), page.render().unwrap()));
         all.push((format!("alerts_{name}_fragment"), page.fragment().unwrap()));
+    }
+    for (name, page) in RoutesPage::samples() {
+        all.push((format!("routes_{name}"), page.render().unwrap()));
+        all.push((format!("routes_{name}_fragment"), page.fragment().unwrap()));
     }
     for (name, page) in Problem::samples() {
         all.push((format!("problem_{name}"), page.render().unwrap()));
@@ -264,6 +268,18 @@ fn fragments_are_the_live_parts_of_their_page() {
         }
     }
     for (name, page) in ListPage::samples() {
+        let (html, fragment) = (page.render().unwrap(), page.fragment().unwrap());
+        assert!(
+            !fragment.contains("<form"),
+            "{name}: a refresh would touch the form"
+        );
+        for id in ["strip", "states", "rows"] {
+            let open = format!(" id=\"{id}\" data-live");
+            assert_eq!(fragment.matches(&open).count(), 1, "{name}: {id}");
+            assert_eq!(html.matches(&open).count(), 1, "{name}: {id}");
+        }
+    }
+    for (name, page) in RoutesPage::samples() {
         let (html, fragment) = (page.render().unwrap(), page.fragment().unwrap());
         assert!(
             !fragment.contains("<form"),

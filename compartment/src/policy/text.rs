@@ -130,6 +130,11 @@ pub(super) fn path(node: Node<'_>, prefix: bool, faults: &mut Faults) -> Option<
     }
 }
 
+/// The path of a request as routes are matched with it, or the rule that it breaks.
+pub fn request_path(path: &str) -> Result<String, &'static str> {
+    canonical_path(path, false)
+}
+
 fn canonical_path(path: &str, prefix: bool) -> Result<String, &'static str> {
     if !path.starts_with('/') {
         return Err("must begin with /");

@@ -8,7 +8,7 @@ use compartment::breaker::{BreakerFigures, BreakerState};
 use compartment::{Balance, Figures, Limit, Mode, Rejection, RetryFigures};
 
 /// Adds one gateway's figures to a sum.
-pub(super) fn add(total: &mut Figures, more: &Figures) {
+pub(crate) fn add(total: &mut Figures, more: &Figures) {
     total.limit = match (total.limit.slots(), more.limit.slots()) {
         // A sum beyond one compartment's largest limit is no limit that anybody could reach.
         (Some(one), Some(other)) => {

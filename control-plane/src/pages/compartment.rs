@@ -11,8 +11,8 @@ use compartment::{Key, Level, Limit};
 use http::StatusCode;
 use serde::Deserialize;
 use web::{
-    Ask, CompartmentPage, Effective, FindingRow, Holders, PARTS_MAX, RejectedRow, Settable,
-    Template as _, effective_values, not_isolated,
+    Ask, CompartmentPage, Effective, FindingRow, Holders, PARTS_MAX, RejectedRow, RouteRow,
+    Settable, Surround, Template as _, effective_values, not_isolated,
 };
 
 use super::edit_sent::fresh;
@@ -143,11 +143,47 @@ pub(super) fn page(
             .unwrap_or_default(),
         over_time: None,
         ask: None,
+        around: known
+            .map(|(key, policy)| around(&snapshot, policy, key))
+            .unwrap_or_default(),
         newest: newest(state, key),
         findings: known
             .map(|(_, policy)| findings(current, policy, key))
             .unwrap_or_default(),
     })
+}
+
+/// Breaker and retries, of those that have them.
+fn around(snapshot: &Snapshot, policy: &Policy, key: &Key) -> Surround {
+    match key {
+        Key::Route(id) => {
+            let Some(route) = policy.routes.iter().find(|route| route.id == *id) else {
+                return Surround::default();
+            };
+            let keys: Vec<String> = RouteRow::keys(policy, route).collect();
+            let sums = snapshot.sums(|key| keys.iter().any(|own| own == key));
+            let mut figures = keys.iter().map(|key| sums.get(key));
+            let own = figures.next().flatten();
+            let around = Surround::of_route(policy, route, own, figures.next().flatten());
+            Surround {
+                steps: Vec::new(),
+                ..around
+            }
+        }
+        Key::Upstream(id) => {
+            let upstream = policy.upstreams.iter().find(|one| one.id == *id);
+            let name = key.to_string();
+            let sums = snapshot.sums(|key| key == name);
+            upstream.map_or_else(Surround::default, |one| {
+                Surround::of_upstream(one, sums.get(&name))
+            })
+        }
+        Key::Gateway
+        | Key::Stream(_)
+        | Key::Fallback(_)
+        | Key::Tenant(_)
+        | Key::TenantRoute(..) => Surround::default(),
+    }
 }
 
 /// The newest rejections, as many as are kept.

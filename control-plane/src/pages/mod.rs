@@ -7,6 +7,7 @@ mod advice;
 mod alerts;
 mod card_words;
 mod compartment;
+mod dry_run;
 mod edit;
 mod edit_sent;
 mod frame;
@@ -15,10 +16,12 @@ mod hour;
 mod ladder;
 mod list;
 mod live;
+mod on_the_way;
 mod over_time;
 mod overview;
 mod problem;
 mod readings;
+mod routes;
 mod shadow;
 mod sign_in;
 mod undo;
@@ -54,6 +57,7 @@ fn views() -> Router<AppState> {
         .route("/", get(overview::show))
         .route("/compartments", get(list::show))
         .route("/compartments/{key}", get(compartment::show))
+        .route("/routes", get(routes::show))
         .route("/advice", get(advice::show))
         .route("/shadow", get(shadow::show))
         .route("/alerts", get(alerts::show))

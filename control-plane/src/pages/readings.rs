@@ -112,6 +112,19 @@ impl Snapshot {
         Reading::sum_where(self.counted().map(look), wanted)
     }
 
+    /// Sums of everything that the wanted compartments tell, by key.
+    pub(super) fn sums(&self, wanted: impl Fn(&str) -> bool) -> HashMap<String, Figures> {
+        let mut sums: HashMap<String, Figures> = HashMap::new();
+        let figures = self.counted().flat_map(|heard| heard.figures.iter());
+        for one in figures.filter(|figures| wanted(&figures.key)) {
+            match sums.get_mut(&one.key) {
+                Some(sum) => fleet::add(sum, one),
+                None => drop(sums.insert(one.key.clone(), one.clone())),
+            }
+        }
+        sums
+    }
+
     /// The figures of each gateway in the sums, by its name.
     pub(super) fn figured(&self) -> impl Iterator<Item = (&str, &[Figures])> {
         self.counted()

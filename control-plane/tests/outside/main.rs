@@ -20,6 +20,7 @@ mod otlp;
 mod pages;
 mod pages_fields;
 mod pages_list;
+mod pages_routes;
 mod pages_shadow;
 mod policy;
 mod store;

@@ -142,6 +142,7 @@ async fn pages_of_a_thousand_compartments_cost_their_rows() {
         ("/compartments?sort=hold&page=7", 150_000, 50),
         ("/compartments?fragment=live", 150_000, 50),
         ("/compartments/route%2Fservice-0007", 80_000, 0),
+        ("/routes", 60_000, 0),
         ("/advice", 60_000, 0),
         ("/alerts", 60_000, 0),
         ("/shadow", 60_000, 0),

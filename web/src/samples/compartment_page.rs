@@ -78,6 +78,7 @@ fn with(over_time: OverTime) -> CompartmentPage {
     CompartmentPage {
         over_time: Some(over_time),
         ask: Some(super::advice::answered(true)),
+        around: super::routes::around(),
         newest: newest("acme"),
         ..page(vec![checkout(12, 31, 30)], both(), form("30"))
     }
@@ -159,6 +160,7 @@ pub(super) fn page(
         findings: Vec::new(),
         over_time: None,
         ask: None,
+        around: crate::Surround::default(),
         newest: Vec::new(),
     }
 }
