@@ -26,15 +26,13 @@ pub struct Remains {
 impl Hull {
     /// All that is counted beside the figures and should be nothing once every request has ended.
     pub fn remains(&self) -> Vec<Remains> {
-        let (routes, streams) = {
+        let ((named, absent), sides) = {
             let rosters = lock(&self.rosters);
-            (rosters.routes.all(), rosters.streams.all())
+            (rosters.routes.all(), rosters.sides())
         };
         let mut all = Vec::new();
-        for (named, absent) in [routes, streams] {
-            for route in named.iter().chain(&absent) {
-                of_route(route, &mut all);
-            }
+        for route in named.iter().chain(&absent).chain(&sides) {
+            of_route(route, &mut all);
         }
         all
     }

@@ -187,7 +187,11 @@ impl<'a> Attempts<'a> {
     /// One attempt, which may try several endpoints but sends the request once.
     pub(crate) async fn attempt(&mut self) -> Result<Reply, Fault> {
         let result = self.at_endpoints().await;
-        self.leave.tell(self.core, &result);
+        let waits = self
+            .pump
+            .as_ref()
+            .is_some_and(|pump| pump.waits_for_client());
+        self.leave.tell(self.core, &result, waits);
         let Some(trail) = self.trail else {
             return result;
         };

@@ -93,10 +93,12 @@ pub(crate) fn ask(core: &Core, lane: &OnRoute, is_hurried: bool) -> Result<Leave
 }
 
 impl Leave {
-    /// One attempt is over.
-    pub(crate) fn tell(&mut self, core: &Core, result: &Result<Reply, Fault>) {
+    /// One attempt is over. `waits`: for bytes that the client has not sent, so that the time it
+    /// took was the client's.
+    pub(crate) fn tell(&mut self, core: &Core, result: &Result<Reply, Fault>, waits: bool) {
         self.is_answered = false;
         let outcome = match result {
+            Err(Fault::Bound(_)) if waits => return,
             Ok(reply) if is_failure(&reply.head) => Outcome::Failed,
             Ok(_) => Outcome::Answered,
             Err(fault) if is_its_own(*fault, self.is_hurried) => Outcome::Failed,
@@ -170,7 +172,7 @@ const fn is_its_own(fault: Fault, is_hurried: bool) -> bool {
     match fault {
         Fault::Connect(_) | Fault::Reset | Fault::Protocol | Fault::Attempt => true,
         Fault::Bound(Reason::TotalTimeout) => !is_hurried,
-        // Before the head, all of it is the dependency's time.
+        // Before the head it is the dependency's time, unless the client was waited for.
         Fault::Bound(_) => true,
         Fault::BodyIdle | Fault::Client(_) => false,
     }

@@ -49,8 +49,7 @@ impl Default for Rehearsals {
     }
 }
 
-/// Asks every step of the route's fallback. `path`: for the other upstream, the route's own when
-/// empty. The error says why there is nothing to ask.
+/// Asks every step of the route's fallback. `path`: a client's, the route's own when empty. The error says why there is nothing to ask.
 pub(crate) async fn rehearse(
     live: &Arc<Live>,
     route: &str,
@@ -144,12 +143,13 @@ impl Core {
         let lane = self.snapshot().and_then(|snapshot| {
             let routes = &snapshot.policy.routes;
             let index = routes.iter().position(|one| one.id.as_str() == route)?;
-            OnRoute(self.lane(&snapshot, index)?).for_fallback()
+            let own = OnRoute(self.lane(&snapshot, index)?);
+            own.for_fallback().map(|other| (own, other))
         });
-        let Some(other) = lane else {
+        let Some((own, other)) = lane else {
             return missed("upstream", "no_such_step");
         };
-        let Some(outgoing) = self.marked(&other, path) else {
+        let Some(outgoing) = self.marked(&own, &other, path) else {
             return missed("upstream", "no_such_path");
         };
         let began_us = self.now.read_us();
@@ -169,9 +169,10 @@ impl Core {
         }
     }
 
-    /// A request of our own, which says so.
-    fn marked(&self, other: &OnRoute, path: &str) -> Option<Outgoing> {
-        let uri: Uri = path.parse().ok()?;
+    /// A request of our own, which says so. `path` is a client's; what the route rewrites holds
+    /// for it as for the requests that it stands for.
+    fn marked(&self, own: &OnRoute, other: &OnRoute, path: &str) -> Option<Outgoing> {
+        let mut uri: Uri = path.parse().ok()?;
         let is_path = uri.authority().is_none() && uri.path().starts_with('/');
         let endpoint = other.0.route.endpoints.first().filter(|_| is_path)?;
         let endpoint = &endpoint.endpoint;
@@ -186,6 +187,12 @@ impl Core {
         let request_id = self.request_id(self.now.last_us());
         headers.insert(REQUEST_ID, request_id.header());
         headers.insert(VIA, self.live.via.of(http::Version::HTTP_11));
+        if let Some(fields) = &own.0.route.fields {
+            if !fields.keeps_path() {
+                uri = fields.target(uri.path(), &uri)?;
+            }
+            fields.to_upstream(&mut headers);
+        }
         Some(Outgoing {
             method: Method::GET,
             uri,

@@ -13,7 +13,9 @@ pub(crate) fn of(live: &Live, now_us: u64) -> Value {
     let all = live.dependencies.all();
     let upstreams = all.iter().map(|(id, dependency)| {
         let targets = &dependency.targets;
-        let endpoints = targets.iter().map(|target| endpoint(target, now_us));
+        let endpoints = targets
+            .iter()
+            .map(|target| endpoint(target, targets.len() > 1, now_us));
         let out = targets
             .iter()
             .filter(|target| target.standing.is_out(now_us));
@@ -29,9 +31,11 @@ pub(crate) fn of(live: &Live, now_us: u64) -> Value {
     json!({ "upstreams": upstreams.collect::<Vec<_>>() })
 }
 
-fn endpoint(target: &Target, now_us: u64) -> Value {
+/// `several`: there are others to choose from. Of the only one nothing is counted that a choice
+/// would need, and it is never out.
+fn endpoint(target: &Target, several: bool, now_us: u64) -> Value {
     let seen = target.standing.seen(now_us);
-    let state = match (seen.is_sick, seen.ejected_for_us > 0) {
+    let state = match (seen.is_sick, several && seen.ejected_for_us > 0) {
         (true, _) => "unhealthy",
         (false, true) => "ejected",
         (false, false) => "in_use",
@@ -49,12 +53,12 @@ fn endpoint(target: &Target, now_us: u64) -> Value {
     json!({
         "url": target.endpoint.to_string(),
         "state": state,
-        "in_flight": seen.in_flight,
-        "latency_ms": seen.latency_us / 1_000,
+        "in_flight": several.then_some(seen.in_flight),
+        "latency_ms": several.then_some(seen.latency_us / 1_000),
         "failures_in_a_row": seen.failures,
         "failures": seen.failed,
-        "ejections_in_a_row": seen.ejections,
-        "ejected_for_ms": seen.ejected_for_us / 1_000,
+        "ejections_in_a_row": several.then_some(seen.ejections),
+        "ejected_for_ms": several.then_some(seen.ejected_for_us / 1_000),
         "check": check,
         "name": name,
     })

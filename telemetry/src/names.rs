@@ -73,7 +73,7 @@ instruments! {
     FallbackFailures "bulkhead.fallback.failures" Counter "{request}"
         "Steps of a fallback that had no answer, by kind and reason."
     StaleAnswers "bulkhead.stale.answers" Gauge "{answer}" "Stored answers."
-    StaleSize "bulkhead.stale.size" Gauge "By" "Memory of stored answers, keys and fields included."
+    StaleSize "bulkhead.stale.size" Gauge "By" "Memory of stored answers and of copies under way, keys and fields included."
     StaleEvents "bulkhead.stale.events" Counter "{answer}"
         "What became of answers that could be stored."
     BreakerState "bulkhead.breaker.state" Gauge "1" "1 for the state that the breaker is in."

@@ -118,7 +118,11 @@ impl Book {
         let open_us = self.terms.map_or(0, |terms| terms.open_us);
         match self.state {
             State::Closed => 0,
-            State::HalfOpen { .. } => self.since_us.saturating_add(BREAKER_PROBE_US_MAX),
+            // Probes that say nothing, because they wait in a line or their clients are slow, keep
+            // the others out no longer than an open breaker would.
+            State::HalfOpen { .. } => self
+                .since_us
+                .saturating_add(open_us.min(BREAKER_PROBE_US_MAX)),
             State::Open => self.since_us.saturating_add(open_us),
         }
     }

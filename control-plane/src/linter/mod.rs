@@ -103,6 +103,4 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
 #[cfg(test)]
 mod combinations;
 #[cfg(test)]
-mod surroundings;
-#[cfg(test)]
 mod tests;

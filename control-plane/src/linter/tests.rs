@@ -1,6 +1,8 @@
 //! What the linter says of whole policies, rule by rule. Separate because the cases outgrew the
 //! file; a case must never look at more than the findings.
 
+mod surroundings;
+
 use wire::document::{Syntax, load};
 
 use super::*;

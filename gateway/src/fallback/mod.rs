@@ -11,6 +11,8 @@ mod made;
 mod other;
 mod stats;
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
@@ -91,9 +93,9 @@ pub(crate) async fn answer(
                 What::Stale { .. } => stored(visit, kept.as_deref(), &mut room),
                 // Boxed, as all that is rare: every request carries the size of this future.
                 What::Upstream(_) => {
-                    let mut ask = other::Ask::new(&step.stats);
-                    let asked = other::ask(visit, lane, kept.as_deref(), &mut ask);
-                    let given = Box::pin(asked).await;
+                    let core = Rc::clone(&visit.core);
+                    let mut ask = other::Ask::new(&core, &step.stats);
+                    let given = Box::pin(other::ask(visit, lane, kept.as_deref())).await;
                     ask.is_over();
                     given
                 }
@@ -110,12 +112,11 @@ pub(crate) async fn answer(
                     (*answer, true)
                 }
                 Given::Missed(why) => {
-                    step.stats.missed(why);
-                    visit.core.outcomes().count_missed(kind, why);
+                    other::missed_by(&visit.core, &step.stats, kind, why);
                     continue;
                 }
                 Given::Over(stop) => {
-                    step.stats.missed(Miss::Client);
+                    other::missed_by(&visit.core, &step.stats, kind, Miss::Client);
                     visit.count(&stop);
                     return (visit.refuse(&stop, room), false);
                 }

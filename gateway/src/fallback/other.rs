@@ -10,7 +10,7 @@ use compartment::{Caller, Class, Entry, enter};
 use http::StatusCode;
 
 use super::stats::StepStats;
-use super::{Given, Kept, Miss};
+use super::{Given, Kept, Kind, Miss};
 use crate::admission;
 use crate::answer::{self, Exchange};
 use crate::attempt::{Attempts, Fault, Reply};
@@ -25,13 +25,15 @@ use crate::visit::{Stop, Visit};
 /// A step under way. Dropped with the future that it runs in, its client has left.
 #[derive(Debug)]
 pub(super) struct Ask<'a> {
+    core: &'a Core,
     stats: &'a StepStats,
     is_over: bool,
 }
 
 impl<'a> Ask<'a> {
-    pub(super) const fn new(stats: &'a StepStats) -> Self {
+    pub(super) const fn new(core: &'a Core, stats: &'a StepStats) -> Self {
         Self {
+            core,
             stats,
             is_over: false,
         }
@@ -42,21 +44,22 @@ impl<'a> Ask<'a> {
     }
 }
 
+/// A step had no answer: the route's count and the process's go together.
+pub(super) fn missed_by(core: &Core, stats: &StepStats, kind: Kind, why: Miss) {
+    stats.missed(why);
+    core.outcomes().count_missed(kind, why);
+}
+
 impl Drop for Ask<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.stats.missed(Miss::Client);
+            missed_by(self.core, self.stats, Kind::Upstream, Miss::Client);
         }
     }
 }
 
 /// One attempt at the other upstream of this route.
-pub(super) async fn ask(
-    visit: &mut Visit,
-    lane: &OnRoute,
-    kept: Option<&Kept>,
-    _under_way: &mut Ask<'_>,
-) -> Given {
+pub(super) async fn ask(visit: &mut Visit, lane: &OnRoute, kept: Option<&Kept>) -> Given {
     let (Some(kept), Some(other)) = (kept, lane.for_fallback()) else {
         return Given::Missed(Miss::NotRepeatable);
     };

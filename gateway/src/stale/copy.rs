@@ -10,6 +10,7 @@ use http::header::{
 };
 use http::{StatusCode, Version};
 
+use super::room::Room;
 use super::rules::{Storable, variant};
 use super::store::{Slot, Store, Stored};
 use crate::error::REQUEST_ID;
@@ -42,6 +43,7 @@ pub(crate) struct Copy {
     status: StatusCode,
     fields: Vec<u8>,
     body: Vec<u8>,
+    room: Room,
 }
 
 /// How long the answer is, when its end can be told from its being cut; `None`: it cannot, or it
@@ -60,8 +62,15 @@ pub(crate) fn length(headers: &HeaderMap, version: Version) -> Option<Option<usi
 
 impl Begun {
     /// The copy of an answer with these fields, as the client gets them. `date`: of an answer
-    /// that has none.
-    pub(crate) fn copy(self, status: StatusCode, headers: &HeaderMap, date: &str) -> Option<Copy> {
+    /// that has none. `None`: its fields are too large, or there is no room.
+    pub(crate) fn copy(
+        self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        date: &str,
+        store: &Store,
+    ) -> Option<Copy> {
+        let mut room = store.room(&self.slot);
         let mut fields = Vec::with_capacity(512);
         for (name, value) in headers.iter().filter(|(name, _)| is_kept(name)) {
             put(&mut fields, name.as_str().as_bytes(), value.as_bytes())?;
@@ -69,32 +78,49 @@ impl Begun {
         if !self.storable.has_date {
             put(&mut fields, DATE.as_str().as_bytes(), date.as_bytes())?;
         }
-        let room = self.length.unwrap_or(ROOM_BYTES);
-        (fields.len() <= FIELDS_BYTES_MAX).then(|| Copy {
-            body: Vec::with_capacity(room),
+        let bytes = self.length.unwrap_or(ROOM_BYTES);
+        let fits = fields.len() <= FIELDS_BYTES_MAX && room.grow(fields.capacity() + bytes);
+        fits.then(|| Copy {
+            body: Vec::with_capacity(bytes),
             begun: self,
             status,
             fields,
+            room,
         })
     }
 }
 
 impl Copy {
-    /// Takes the next piece; false when it is too long to go on.
+    /// Takes the next piece; false when it is too long to go on, or there is no room.
     pub(crate) fn take(&mut self, data: &Bytes) -> bool {
-        let fits = self.body.len() + data.len() <= BODY_BYTES_MAX;
+        let bytes = self.body.len() + data.len();
+        let fits = bytes <= BODY_BYTES_MAX && self.make_room(bytes);
         if fits {
             self.body.extend_from_slice(data);
         }
         fits
     }
 
+    fn make_room(&mut self, bytes: usize) -> bool {
+        let known = self.body.capacity();
+        if bytes <= known {
+            return true;
+        }
+        let wanted = known.saturating_mul(2).clamp(bytes, BODY_BYTES_MAX);
+        let fits = self.room.grow(wanted - known);
+        if fits {
+            self.body.reserve_exact(wanted - self.body.len());
+        }
+        fits
+    }
+
     /// The answer came to its clean end.
-    pub(crate) fn end(self, store: &Store) {
+    pub(crate) fn end(mut self, store: &Store) {
         let begun = self.begun;
         if begun.length.is_some_and(|length| length != self.body.len()) {
             return;
         }
+        self.room.done();
         let stored = Stored {
             status: self.status,
             vary: begun.storable.vary,
@@ -189,8 +215,9 @@ mod tests {
 
     #[test]
     fn fields_come_back_as_they_were_but_for_those_of_one_answer() {
+        let store = Store::default();
         let copy = begun(None)
-            .copy(StatusCode::OK, &headers(), "then")
+            .copy(StatusCode::OK, &headers(), "then", &store)
             .unwrap();
         let mut back = HeaderMap::new();
         put_back(&copy.fields, &mut back).unwrap();
@@ -203,21 +230,28 @@ mod tests {
         let long = "x".repeat(FIELDS_BYTES_MAX);
         let mut large = HeaderMap::new();
         large.insert("x-a", HeaderValue::from_str(&long).unwrap());
-        assert!(begun(None).copy(StatusCode::OK, &large, "").is_none());
+        let copied = begun(None).copy(StatusCode::OK, &large, "", &store);
+        assert!(copied.is_none());
     }
 
     #[test]
     fn only_a_whole_answer_is_stored_and_none_that_is_too_long() {
         let put = |length: Option<usize>, pieces: &[usize]| {
             let store = Store::default();
-            let mut copy = begun(length).copy(StatusCode::OK, &headers(), "").unwrap();
+            let copied = begun(length).copy(StatusCode::OK, &headers(), "", &store);
+            let mut copy = copied.unwrap();
             let whole = pieces
                 .iter()
                 .all(|bytes| copy.take(&Bytes::from(vec![0; *bytes])));
             if whole {
                 copy.end(&store);
+            } else {
+                drop(copy);
             }
-            store.size().0
+            let stored = store.size().0;
+            let given_up = usize::try_from(store.rooms.given_up()).unwrap();
+            assert_eq!((stored + given_up, store.rooms.bytes()), (1, 0));
+            stored
         };
         assert_eq!(put(None, &[3, 4]), 1);
         assert_eq!(put(Some(7), &[3, 4]), 1);

@@ -6,6 +6,7 @@
 
 mod copy;
 mod directives;
+mod room;
 mod rules;
 mod shown;
 mod store;
@@ -203,7 +204,7 @@ pub(crate) fn copy(
     let begun = begun?;
     let at = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(core.unix_ns(begun.head_us));
     let date = httpdate::fmt_http_date(at);
-    let copy = begun.copy(head.status, &head.headers, &date);
+    let copy = begun.copy(head.status, &head.headers, &date, &core.live.stale);
     copy.map(Box::new)
 }
 

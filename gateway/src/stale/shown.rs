@@ -12,17 +12,20 @@ use super::store::Store;
 
 impl Store {
     pub(crate) fn families(&self) -> [Family; 3] {
-        let (answers, bytes) = self.size();
+        let (answers, stored_bytes) = self.size();
+        // Those on their way into it take memory too.
+        let bytes = stored_bytes + self.rooms.bytes();
         let whole = |count: usize| Figure::Whole(u64::try_from(count).unwrap_or(u64::MAX));
         let mut events = Family::new(Instrument::StaleEvents);
-        let counted: [(&'static str, &AtomicU64); 4] = [
-            ("stored", &self.counts.stored),
-            ("evicted", &self.counts.evicted),
-            ("expired", &self.counts.expired),
-            ("given_up", &self.counts.given_up),
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let counted: [(&'static str, u64); 4] = [
+            ("stored", of(&self.counts.stored)),
+            ("evicted", of(&self.counts.evicted)),
+            ("expired", of(&self.counts.expired)),
+            ("given_up", self.rooms.given_up()),
         ];
         for (outcome, count) in counted {
-            let count = Figure::Whole(count.load(Ordering::Relaxed));
+            let count = Figure::Whole(count);
             events.push(vec![(Label::Outcome, Text::from(outcome))], count);
         }
         [

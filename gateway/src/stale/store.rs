@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use http::StatusCode;
 
+use super::room::{Room, Rooms};
+
 /// All stored answers of one process.
 pub(crate) const STORE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Those of one tenant, where there are tenants.
@@ -81,8 +83,6 @@ pub(crate) struct Counts {
     /// Pushed out by newer ones.
     pub(crate) evicted: AtomicU64,
     pub(crate) expired: AtomicU64,
-    /// Larger than one may be, or cut before their end.
-    pub(crate) given_up: AtomicU64,
 }
 
 /// All of them.
@@ -93,6 +93,7 @@ pub(crate) struct Store {
     shard_bytes_max: usize,
     owner_bytes_max: usize,
     pub(crate) counts: Counts,
+    pub(crate) rooms: Rooms,
 }
 
 #[derive(Debug, Default)]
@@ -134,6 +135,7 @@ impl Store {
             shard_bytes_max: bytes_max / SHARDS,
             owner_bytes_max: owner_bytes_max / SHARDS,
             counts: Counts::default(),
+            rooms: Rooms::default(),
         }
     }
 
@@ -142,6 +144,12 @@ impl Store {
         let at = usize::try_from(hash % (SHARDS as u64)).unwrap_or(0);
         let shard = self.shards.get(at)?;
         Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Room for a copy that may come to lie there.
+    pub(crate) fn room(&self, slot: &Slot) -> Room {
+        let owner = (!slot.is_only_owner).then(|| self.spread.hash_one(&slot.owner));
+        self.rooms.begin(owner)
     }
 
     /// Keeps an answer in the place of the one it replaces.
@@ -171,12 +179,11 @@ impl Store {
         drop(shard);
         // Not under the lock: this is where memory goes back.
         drop(freed);
-        let kept = if fits {
-            &self.counts.stored
+        if fits {
+            self.counts.stored.fetch_add(1, Ordering::Relaxed);
         } else {
-            &self.counts.given_up
-        };
-        kept.fetch_add(1, Ordering::Relaxed);
+            self.rooms.give_up();
+        }
         self.counts.evicted.fetch_add(evicted, Ordering::Relaxed);
     }
 
@@ -187,13 +194,15 @@ impl Store {
         is_for: impl Fn(&Stored) -> bool,
     ) -> Option<Arc<Stored>> {
         let shard = self.shard(slot)?;
-        let places = shard
-            .shelves
-            .get(&slot.owner)?
-            .by_target
-            .get(&*slot.target)?;
-        let found = places.iter().rev().find(|place| is_for(&place.stored));
-        found.map(|place| Arc::clone(&place.stored))
+        let shelf = shard.shelves.get(&slot.owner)?;
+        let places = shelf.by_target.get(&*slot.target)?;
+        let newest_first = places.iter().rev();
+        let all: Vec<_> = newest_first
+            .map(|place| Arc::clone(&place.stored))
+            .collect();
+        // Not under the lock: comparing reads fields and makes their variant.
+        drop(shard);
+        all.into_iter().find(|stored| is_for(stored))
     }
 
     /// How many answers of this route could be given now, and how old the youngest is.

@@ -102,7 +102,7 @@ fn store_it(store: &Store, call: &Call, answer: &Answer, body: &str) {
         return;
     };
     let begun = asked.begin(&head, &headers(call), Version::HTTP_11, came);
-    let copy = begun.and_then(|begun| begun.copy(StatusCode::OK, &head.headers, "then"));
+    let copy = begun.and_then(|begun| begun.copy(StatusCode::OK, &head.headers, "then", store));
     if let Some(mut copy) = copy {
         copy.take(&Bytes::copy_from_slice(body.as_bytes()));
         copy.end(store);

@@ -3,6 +3,7 @@
 //! Separate because it lasts as long as the exchange, whichever way that ends. It must never tell
 //! an endpoint of what the client did.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use http::StatusCode;
@@ -17,17 +18,26 @@ pub(crate) struct Aim {
     began_us: u64,
     /// There are others to choose from; if not, nothing is chosen by what it counts.
     several: bool,
+    has_head: Cell<bool>,
 }
 
 impl Aim {
     pub(crate) fn at(pool: &Rc<EndpointPool>, now_us: u64, several: bool) -> Self {
         if several {
-            pool.target.standing.begin();
+            pool.target.standing.begin(now_us);
         }
         Self {
             pool: Rc::clone(pool),
             began_us: now_us,
             several,
+            has_head: Cell::new(false),
+        }
+    }
+
+    /// The endpoint has said something, or its request has gone.
+    fn head(&self, heard: Option<u64>) {
+        if self.several && !self.has_head.replace(true) {
+            self.pool.target.standing.head(heard);
         }
     }
 
@@ -45,6 +55,7 @@ impl Aim {
                 let now_us = now.read_us();
                 let took_us = now_us.saturating_sub(self.began_us);
                 self.pool.target.standing.took(took_us, now_us);
+                self.head(Some(now_us));
             }
         }
         self.several.then_some(self)
@@ -61,6 +72,7 @@ impl Aim {
             // Who refuses at once is not fast.
             let took_us = now_us.saturating_sub(self.began_us).max(FAILURE_US);
             target.standing.took(took_us, now_us);
+            self.head(Some(now_us));
         }
     }
 }
@@ -71,6 +83,7 @@ const FAILURE_US: u64 = 100_000;
 impl Drop for Aim {
     fn drop(&mut self) {
         if self.several {
+            self.head(None);
             self.pool.target.standing.end();
         }
     }

@@ -123,10 +123,11 @@ pub(crate) fn server_name(host: &str) -> Option<ServerName<'static>> {
 }
 
 fn read(path: &str) -> Result<Vec<u8>, NoTls> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
+    // Asked before it is opened: opening a pipe waits for who writes into it.
+    if !std::fs::metadata(path)?.is_file() {
         return Err(NoTls::NoFile);
     }
+    let file = File::open(path)?;
     let mut pem = Vec::new();
     let bytes = file.take(CA_FILE_BYTES_MAX + 1).read_to_end(&mut pem)?;
     match u64::try_from(bytes).is_ok_and(|bytes| bytes <= CA_FILE_BYTES_MAX) {

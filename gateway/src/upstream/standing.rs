@@ -26,6 +26,9 @@ const LATENCY_US_MIN: u64 = 1_000;
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
     in_flight: AtomicU32,
+    /// Those whose head has not come, and since when none of them came.
+    headless: AtomicU32,
+    waits_since_us: AtomicU64,
     /// Peak-sensitive moving average of the time to a head, and when it was last told.
     latency_us: AtomicU64,
     told_us: AtomicU64,
@@ -56,8 +59,19 @@ pub(crate) struct Seen {
 }
 
 impl Standing {
-    pub(crate) fn begin(&self) {
+    pub(crate) fn begin(&self, now_us: u64) {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
+        if self.headless.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.waits_since_us.store(now_us, Ordering::Relaxed);
+        }
+    }
+
+    /// One waits no more: `heard` when that was the endpoint's doing.
+    pub(crate) fn head(&self, heard: Option<u64>) {
+        self.headless.fetch_sub(1, Ordering::Relaxed);
+        if let Some(now_us) = heard {
+            self.waits_since_us.store(now_us, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn end(&self) {
@@ -113,10 +127,16 @@ impl Standing {
         left_us.saturating_sub(u64::try_from(rest).unwrap_or(u64::MAX))
     }
 
-    /// What one more request would meet.
+    /// What one more request would meet. Who says nothing is as slow as it has been silent: a
+    /// latency is only told by a head, and an endpoint that gives none would look the fastest.
     pub(crate) fn load(&self, now_us: u64) -> u64 {
         let waiting = u64::from(self.in_flight.load(Ordering::Relaxed)).saturating_add(1);
-        waiting.saturating_mul(self.latency_us(now_us).max(LATENCY_US_MIN))
+        let silent_us = match self.headless.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => now_us.saturating_sub(self.waits_since_us.load(Ordering::Relaxed)),
+        };
+        let latency_us = self.latency_us(now_us).max(silent_us);
+        waiting.saturating_mul(latency_us.max(LATENCY_US_MIN))
     }
 
     /// It refused: others are tried first for a while.
@@ -255,10 +275,35 @@ mod tests {
     fn what_is_in_flight_counts_too() {
         let (busy, idle) = (Standing::default(), Standing::default());
         for _ in 0..3 {
-            busy.begin();
+            busy.begin(0);
         }
         assert_eq!(busy.load(0), 4 * idle.load(0));
-        (0..3).for_each(|_| busy.end());
+        (0..3).for_each(|_| {
+            busy.head(None);
+            busy.end();
+        });
         assert_eq!(busy.load(0), idle.load(0));
+    }
+
+    #[test]
+    fn an_endpoint_that_never_answers_does_not_look_fast() {
+        let (silent, calm) = (Standing::default(), Standing::default());
+        calm.took(200_000, 0);
+        let mut taken = 0;
+        // Twenty a second; the calm one has four in flight all the time.
+        for step in 0..100 {
+            let now_us = step * 50_000;
+            calm.took(200_000, now_us);
+            if silent.load(now_us) < 5 * calm.load(now_us) {
+                silent.begin(now_us);
+                taken += 1;
+            }
+        }
+        assert!((1..10).contains(&taken), "{taken}");
+        // A head that came long before its body ends is no silence.
+        let reading = Standing::default();
+        reading.begin(0);
+        reading.head(Some(5_000));
+        assert_eq!(reading.load(60 * SECOND), 2 * LATENCY_US_MIN);
     }
 }

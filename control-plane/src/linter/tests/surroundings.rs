@@ -3,7 +3,7 @@
 
 use wire::document::{Syntax, load};
 
-use super::*;
+use crate::linter::*;
 
 /// Routes `a` and `b` over `main`, and `c` over `other`. Lines of the upstreams, of each route,
 /// and keys of each compartment are given as `PLACE: text`.
