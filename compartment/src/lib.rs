@@ -72,7 +72,7 @@ pub use reclaim::{Leak, OVERDUE_US};
 pub use rejection::Rejection;
 pub use remains::Remains;
 pub use retries::{RetryCounts, RetryFigures, RetryRefusal};
-pub use retry_budget::{RETRIES_ALWAYS, RetryBudget};
+pub use retry_budget::{RETRIES_ALWAYS, Repeat, RetryBudget};
 pub use roster::{ABSENT_MAX, ABSENT_US};
 pub use seat::{Moment, Seat};
 pub use steps::StepFigures;

@@ -4,7 +4,7 @@
 //! retries that are always allowed would multiply by the number of cores.
 
 use crate::policy::Millionths;
-use crate::sync::statistics::{AtomicU64, Ordering};
+use crate::sync::statistics::{AtomicU32, AtomicU64, Ordering};
 
 /// Retries in a window that are allowed whatever succeeded.
 pub const RETRIES_ALWAYS: u32 = 3;
@@ -29,6 +29,19 @@ pub struct RetryBudget {
     step_us: u64,
     /// Epoch, successes and retries of one step in one word.
     steps: [AtomicU64; SLOTS],
+    /// From the pause before them to their end.
+    under_way: AtomicU32,
+}
+
+/// One more attempt, counted as under way until it is dropped.
+#[must_use = "dropping it ends the attempt"]
+#[derive(Debug)]
+pub struct Repeat<'a>(&'a RetryBudget);
+
+impl Drop for Repeat<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,6 +97,7 @@ impl RetryBudget {
             share,
             step_us,
             steps: std::array::from_fn(|_| AtomicU64::new(0)),
+            under_way: AtomicU32::new(0),
         }
     }
 
@@ -106,8 +120,19 @@ impl RetryBudget {
         }
     }
 
-    /// True when one more attempt is allowed at `now_us`; it is counted.
-    pub fn try_retry(&self, now_us: u64) -> bool {
+    /// One more attempt, if one is allowed at `now_us` to a route with so many requests in flight.
+    ///
+    /// What a window allows must not come all at once: the successes of ten good seconds would
+    /// double what is in flight in the first moment of an outage. So no more than the same share
+    /// of what is in flight is under way at a time, and three always.
+    pub fn try_retry(&self, now_us: u64, in_flight: u32) -> Option<Repeat<'_>> {
+        let before = self.under_way.fetch_add(1, Ordering::AcqRel);
+        let repeat = Repeat(self);
+        let fits = u64::from(before) < self.allowed(in_flight.into());
+        (fits && self.count_retry(now_us)).then_some(repeat)
+    }
+
+    fn count_retry(&self, now_us: u64) -> bool {
         let epoch = self.epoch(now_us);
         let Some(slot) = self.slot(epoch) else {
             return false;
@@ -143,9 +168,9 @@ impl RetryBudget {
         u32::try_from(allowed.saturating_sub(retries + step.retries)).unwrap_or(u32::MAX)
     }
 
-    /// Retries in a window with so many successes.
-    fn allowed(&self, successes: u64) -> u64 {
-        let share = successes * u64::from(self.share.0) / MILLION;
+    /// The share of so many, and three always.
+    fn allowed(&self, of: u64) -> u64 {
+        let share = of * u64::from(self.share.0) / MILLION;
         share.max(RETRIES_ALWAYS.into())
     }
 
@@ -182,7 +207,7 @@ mod tests {
     const SECOND: u64 = 1_000_000;
 
     fn granted(budget: &RetryBudget, now_us: u64) -> usize {
-        std::iter::from_fn(|| budget.try_retry(now_us).then_some(())).count()
+        std::iter::from_fn(|| budget.try_retry(now_us, 0).map(drop)).count()
     }
 
     #[test]
@@ -214,11 +239,25 @@ mod tests {
         );
     }
 
+    /// P14: 100/s x 1.1 x 250 ms: 25 in flight bring 2.5 more, not 25.
+    #[test]
+    fn what_a_window_allows_does_not_come_all_at_once() {
+        let budget = RetryBudget::new(Millionths(100_000), 10 * SECOND);
+        (0..1000).for_each(|_| budget.succeed(SECOND));
+        let at_once = |in_flight| {
+            let under_way: Vec<_> =
+                std::iter::from_fn(|| budget.try_retry(SECOND, in_flight)).collect();
+            under_way.len()
+        };
+        assert_eq!((at_once(0), at_once(25), at_once(45)), (3, 3, 4));
+        assert_eq!(budget.left(SECOND), 90, "what was not made was not spent");
+    }
+
     #[test]
     fn a_step_never_overflows() {
         let budget = RetryBudget::new(Millionths(1_000_000), SECOND);
         (0..COUNT_MAX + 10).for_each(|_| budget.succeed(1));
-        assert!(budget.try_retry(1));
+        assert!(budget.try_retry(1, 0).is_some());
         assert_eq!(
             Step::of(budget.steps[0].load(Ordering::Relaxed)).successes,
             COUNT_MAX

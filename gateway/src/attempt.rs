@@ -17,6 +17,7 @@ use crate::core::{Choice, Core, OnRoute, RouteLane};
 use crate::headers::{Framing, TRACEPARENT, framing, names_websocket};
 use crate::held_body::Bounds;
 use crate::reason::Reason;
+use crate::remaining;
 use crate::request_body::{BodyFault, Pump, RequestBody};
 use crate::timer::Timer;
 use crate::trail::Trail;
@@ -202,13 +203,20 @@ impl<'a> Attempts<'a> {
         result
     }
 
-    /// Says which endpoint is tried, and gives the request the context of this attempt.
+    /// Says which endpoint is tried, and gives the request the context of this attempt and what
+    /// is left of its time.
     fn tries(&mut self, index: usize, pool: &EndpointPool, now_us: u64) {
         let trail = self.trail;
         let context = trail.and_then(|trail| trail.tries(index, pool, now_us));
-        if let Some((context, request)) = context.zip(self.request.as_mut()) {
-            request.headers_mut().insert(TRACEPARENT, context);
+        let Some(request) = self.request.as_mut() else {
+            return;
+        };
+        let headers = request.headers_mut();
+        if let Some(context) = context {
+            headers.insert(TRACEPARENT, context);
         }
+        let field = self.lane.0.route.deadline_header.as_ref();
+        remaining::tell(headers, field, self.bounds.total_at_us, now_us);
     }
 
     async fn at_endpoints(&mut self) -> Result<Reply, Fault> {

@@ -19,6 +19,7 @@ pub(crate) const COMPARTMENT: HeaderName = HeaderName::from_static("x-bulkhead-c
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -80,6 +81,11 @@ pub(crate) fn own_answer(said: &Said<'_>, emptied: HeaderMap) -> Response<Bytes>
     if let Reason::Rejected(_) | Reason::Draining | Reason::NoPolicy = said.reason {
         let drain_us = said.refuser.map_or(0, |refuser| refuser.drain_us);
         headers.insert(RETRY_AFTER, seconds(retry_after_s(drain_us, said.random)));
+        if said.grpc {
+            // What a caller of gRPC reads in its place.
+            let pause_ms = pushback_ms(drain_us, said.random);
+            headers.insert(GRPC_PUSHBACK, HeaderValue::from(pause_ms));
+        }
     }
     if let Some(refuser) = said.refuser {
         announce_limit(headers, &refuser);
@@ -175,6 +181,13 @@ fn retry_after_s(drain_us: u64, random: u64) -> u64 {
     drain_s + random % spread
 }
 
+/// The same in milliseconds, spread as finely as it is read.
+fn pushback_ms(drain_us: u64, random: u64) -> u64 {
+    let least_ms = retry_after_s(drain_us, 0).saturating_mul(1_000);
+    let spread_ms = least_ms.max(RETRY_SPREAD_MIN * 1_000);
+    least_ms.saturating_add(random % spread_ms)
+}
+
 fn seconds(number: u64) -> HeaderValue {
     match number {
         1 => HeaderValue::from_static("1"),
@@ -257,6 +270,7 @@ mod tests {
             assert_eq!(answer.headers()[GRPC_STATUS], status);
             assert_eq!(answer.headers()[REASON], rejection.as_str());
             assert!(answer.headers().contains_key(RETRY_AFTER));
+            assert_eq!(answer.headers()[GRPC_PUSHBACK], "1001");
         }
     }
 
@@ -333,6 +347,11 @@ mod tests {
         };
         assert_eq!(seen(0), BTreeSet::from([1, 2, 3]));
         assert_eq!(seen(10_000_000).len(), 10);
+        let pushed: BTreeSet<u64> = (0..9_000).map(|random| pushback_ms(0, random)).collect();
+        assert_eq!(
+            (pushed.first(), pushed.last()),
+            (Some(&1_000), Some(&3_999))
+        );
         assert!(seen(10_000_000).iter().all(|&s| s >= 10));
         assert!(seen(u64::MAX).iter().all(|&s| s <= RETRY_AFTER_S_MAX));
     }

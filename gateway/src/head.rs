@@ -18,7 +18,7 @@ use crate::target;
 const FIELD_EXTRA_BYTES: usize = 4;
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const MAX_FORWARDS: HeaderName = HeaderName::from_static("max-forwards");
-const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+pub(crate) const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// A head that was read.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ pub(crate) fn deadline_us(headers: &HeaderMap, header: Option<&HeaderName>) -> O
 }
 
 /// At most eight digits and a unit.
-fn grpc_timeout_us(text: &str) -> Option<u64> {
+pub(crate) fn grpc_timeout_us(text: &str) -> Option<u64> {
     let (at, unit) = text.char_indices().next_back()?;
     let (digits, _) = text.split_at(at);
     if digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -47,6 +47,7 @@ mod policy_file;
 mod policy_source;
 mod reason;
 mod rehearsal;
+mod remaining;
 mod report;
 mod request_body;
 mod resolve;

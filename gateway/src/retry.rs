@@ -93,6 +93,7 @@ pub(crate) async fn run(
     terms: &Terms<'_>,
 ) -> Result<Reply, Fault> {
     let most = terms.attempts();
+    let mut under_way = None;
     for made in 1..=most {
         let head = if made == most {
             std::mem::take(outgoing)
@@ -106,15 +107,23 @@ pub(crate) async fn run(
         };
         let now_us = attempts.core.now.read_us();
         let pause_us = pause_us(made, attempts.core.ids.next());
+        // The repeated attempt, if it was one, is over.
+        drop(under_way.take());
         let verdict = match verdict(&retry.on, &result) {
             Verdict::Failed => {
                 let at_us = now_us.saturating_add(pause_us);
                 match may_repeat(attempts, terms, at_us) {
                     Err(why) => Verdict::Refused(why),
                     Ok(()) if made == most => Verdict::Refused(RetryRefusal::Attempts),
-                    // Asked last: asking spends it.
-                    Ok(()) if retry.budget.try_retry(now_us) => Verdict::Failed,
-                    Ok(()) => Verdict::Refused(RetryRefusal::Budget),
+                    Ok(()) => {
+                        let in_flight = attempts.lane.0.route.passage.route().in_flight();
+                        // Asked last: asking spends it.
+                        under_way = retry.budget.try_retry(now_us, in_flight);
+                        match under_way {
+                            Some(_) => Verdict::Failed,
+                            None => Verdict::Refused(RetryRefusal::Budget),
+                        }
+                    }
                 }
             }
             other @ (Verdict::Good | Verdict::Over | Verdict::Refused(_)) => other,

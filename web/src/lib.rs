@@ -27,6 +27,7 @@ mod ladder;
 mod lately;
 mod list;
 mod list_view;
+mod neighbours;
 mod over_time;
 mod overview;
 mod problem;
@@ -67,6 +68,7 @@ pub use ladder::{Ladder, Rehearsal, Rung};
 pub use lately::{Lately, Look};
 pub use list::{EXPORT_ROWS_MAX, LIST_ROWS_MAX, ListPage, ListRow, Saturated};
 pub use list_view::{Asked, ListView, Order, Wanted};
+pub use neighbours::{breaker_sentence, retry_sentence};
 pub use over_time::{AdviceCard, OverTime};
 pub use overview::{
     ALERTS_SHOWN_MAX, CHANGES_MAX, ChangeRow, GATEWAYS_MAX, Overview, ROWS_MAX, Row, Totals,

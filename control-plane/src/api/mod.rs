@@ -6,6 +6,7 @@
 mod advice;
 mod alerts;
 mod around;
+mod breaker;
 mod compartments;
 pub(crate) mod drills;
 mod events;
@@ -69,6 +70,7 @@ fn table() -> Vec<Route> {
         ),
         ("/drills", &["post"], post(drills::begin)),
         ("/drills/{id}", &["get"], get(drills::one)),
+        ("/upstreams/{id}/breaker", &["post"], post(breaker::set)),
         ("/events", &["get"], get(events::stream)),
         ("/gateways", &["get"], get(gateways::list)),
         ("/alerts", &["get"], get(alerts::list)),

@@ -79,6 +79,8 @@ enum Places {
     Route(Path),
     /// `routes[i].compartment.stream`, any field.
     Stream(Path),
+    /// `upstreams.ID`, where the limit and the breaker may be set.
+    Upstream(Path),
     /// A table in which `limit` alone may be set.
     Limit(Path),
     /// `gateway`, where the limit is called `capacity`.
@@ -117,7 +119,7 @@ impl Places {
                 Ok(Self::Limit(steps.index(step).key("limit")))
             }
             Key::Upstream(id) => named("upstreams", id.as_str())
-                .map(|p| Self::Limit(p.key("limit")))
+                .map(Self::Upstream)
                 .ok_or_else(unknown),
             Key::Tenant(id) if id.as_str() == "_unknown" => {
                 let shared = document.at(&root.key("identify").key("unknown"));
@@ -144,6 +146,9 @@ impl Places {
     fn of_field(&self, name: &str) -> Option<Path> {
         match self {
             Self::Route(table) | Self::Stream(table) => Some(table.key(name)),
+            Self::Upstream(table) => ["limit", "breaker", "force_breaker"]
+                .contains(&name)
+                .then(|| table.key(name)),
             Self::Limit(path) => (name == "limit").then(|| path.clone()),
             Self::Gateway => match name {
                 "limit" => Some(Path::root().key("gateway").key("capacity")),
@@ -157,6 +162,7 @@ impl Places {
         match self {
             Self::Route(_) => "the fields of [routes.compartment]",
             Self::Stream(_) => "limit, idle, max_age, grpc",
+            Self::Upstream(_) => "limit, breaker, force_breaker",
             Self::Limit(_) => "limit",
             Self::Gateway => "limit (the capacity), spare",
         }
@@ -210,6 +216,7 @@ mod tests {
                 "/routes/0/compartment/stream/idle",
             ),
             ("upstream/u", "limit", "/upstreams/u/limit"),
+            ("upstream/u", "force_breaker", "/upstreams/u/force_breaker"),
             ("tenant/t", "limit", "/tenants/t/limit"),
             ("tenant/_unknown", "limit", "/identify/unknown_limit"),
             ("gateway", "limit", "/gateway/capacity"),

@@ -130,9 +130,11 @@ pub(super) fn page(
         ladder: known
             .and_then(|(key, policy)| super::ladder::ladder(state, &snapshot, policy, key)),
         spare: known.and_then(|(key, policy)| held::spare(&snapshot, policy, key)),
-        rules: known
-            .map(|(key, policy)| held::rules(policy, key, reading.as_ref()))
-            .unwrap_or_default(),
+        rules: {
+            let own = known.map(|(key, policy)| held::rules(policy, key, reading.as_ref()));
+            let around = held::neighbours(state, key).into_iter();
+            around.chain(own.unwrap_or_default()).collect()
+        },
         reading,
         parts: snapshot.parts(key, PARTS_MAX),
         edit: settable(current, parsed.as_ref(), &effective),

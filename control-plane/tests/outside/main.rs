@@ -10,6 +10,7 @@
 mod access;
 mod advice;
 mod alerts;
+mod breaker;
 mod contradictions;
 mod events;
 mod history;

@@ -194,3 +194,55 @@ fn why_a_request_was_not_sent_again_is_counted() {
     let retry = &bench.figures("route/weak")["retry"]["refused"];
     assert_eq!(retry, &serde_json::json!({ "breaker_open": 1 }));
 }
+
+/// P27: who asks, for whom, and what is left of the time: on the repeated attempt too.
+#[test]
+fn context_reaches_the_upstream_on_every_attempt() {
+    let terms = "retry = { attempts = 2, budget = 0.1, on = [\"timeout\"] }\n\
+                 timeout = { attempt = \"200ms\", deadline_header = \"x-deadline-ms\" }";
+    let bench = bench(&[("one", terms)]);
+    let trace = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n";
+    let more = format!("x-id: a\r\nx-deadline-ms: 5000\r\ngrpc-timeout: 9S\r\n{trace}");
+    let answer = bench.ask(request("GET", "/one", "hold | ok", &more));
+    assert_eq!(answer.status, 200);
+    let field = |head: &str, name: &str| {
+        let mut lines = head.lines();
+        let found = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        found
+            .unwrap_or_else(|| panic!("{name} in {head}"))
+            .to_owned()
+    };
+    let seen = bench.stub.seen();
+    assert_eq!(seen.len(), 2);
+    let left = |at: usize| {
+        field(&seen[at].head, "x-deadline-ms")
+            .parse::<u64>()
+            .unwrap()
+    };
+    let (first, second) = (left(0), left(1));
+    assert!(first <= 5_000 && first > 4_000, "{first}");
+    assert!(
+        second <= first - 200 && second > 3_000,
+        "{second} after {first}"
+    );
+    let grpc = |at: usize| field(&seen[at].head, "grpc-timeout");
+    assert_eq!(
+        (grpc(0), grpc(1)),
+        (format!("{first}m"), format!("{second}m"))
+    );
+    for name in ["x-request-id", "x-forwarded-for", "via"] {
+        assert_eq!(
+            field(&seen[0].head, name),
+            field(&seen[1].head, name),
+            "{name}"
+        );
+    }
+    assert_eq!(
+        Some(field(&seen[1].head, "x-request-id").as_str()),
+        answer.field("x-request-id")
+    );
+    for attempt in &seen {
+        let told = field(&attempt.head, "traceparent");
+        assert!(told.contains("0af7651916cd43dd8448eb211c80319c"), "{told}");
+    }
+}
