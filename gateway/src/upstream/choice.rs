@@ -77,7 +77,7 @@ mod tests {
                 .all(|&count| (2_000..3_000).contains(&count))
         );
         all[1].took(100_000, NOW_US);
-        (0..9).for_each(|_| all[2].begin(0));
+        (0..9).for_each(|_| all[2].begin(NOW_US));
         let counts = counts(&all, none, none);
         // The worst of four never wins a pair, the second worst only against it.
         assert!(
