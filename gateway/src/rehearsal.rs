@@ -49,7 +49,8 @@ impl Default for Rehearsals {
     }
 }
 
-/// Asks every step of the route's fallback. `path`: a client's, the route's own when empty. The error says why there is nothing to ask.
+/// Asks every step of the route's fallback. `path`: a client's, or empty for the route's own.
+/// The error says why there is nothing to ask.
 pub(crate) async fn rehearse(
     live: &Arc<Live>,
     route: &str,
