@@ -83,7 +83,7 @@ mod tests {
         };
         assert_eq!(
             breaker_sentence(&breaker),
-            "The breaker is open: the upstream is not asked, for 3 s; it opened 2 times."
+            "The breaker is open: the upstream is not asked, for 3.0\u{a0}s; it opened 2 times."
         );
         (breaker.state, breaker.opened) = (BreakerState::Closed, 1);
         (breaker.failure_rate, breaker.calls) = (0.25, 20);
