@@ -10,7 +10,7 @@ use std::time::Duration;
 use compartment::Key;
 use compartment::policy::{Assume, Path, Policy};
 
-use super::{Band, Card, Verdict};
+use super::{Band, Card, Verdict, percent};
 use crate::linter::{Finding, Severity, lint};
 
 /// What a finding rests on.
@@ -94,11 +94,11 @@ fn band(card: &Card, path: Path) -> Option<Finding> {
         Band::OneSpikeAway => (
             "L17",
             format!(
-                "{} is full or refuses under normal load ({:.2} % refused, target {} %): the \
+                "{} is full or refuses under normal load ({:.2} % refused, target {}): the \
                  traffic asks for {advised}",
                 card.advice.limit,
                 card.advice.evidence.refused_share * 100.0,
-                card.advice.evidence.target * 100.0,
+                percent(card.advice.evidence.target),
             ),
         ),
     };

@@ -12,6 +12,7 @@ mod findings;
 pub(crate) mod sums;
 mod what_if;
 mod windows;
+mod words;
 
 use compartment::{Class, LIMIT_MAX, Limit};
 use serde::Serialize;
@@ -22,7 +23,9 @@ pub use self::evidence::{Confidence, Evidence};
 pub(crate) use self::findings::{Measures, findings};
 pub use self::what_if::{WhatIf, what_if};
 pub use self::windows::{LeftOut, Why, Window};
-use crate::sizing::{Exact, headroom, in_flight, suggested_limit, time};
+pub(crate) use self::words::percent;
+use self::words::{near, near_time};
+use crate::sizing::{Exact, headroom, in_flight, suggested_limit};
 
 /// A compartment below this many slots is never called oversized: its bursts need them.
 const OVERSIZED_SLOTS_MIN: u32 = 6;
@@ -181,8 +184,9 @@ fn rule_of_thumb(class: Class, evidence: &Evidence) -> Option<Figure> {
     Some(Figure {
         limit: u32::try_from(limit).unwrap_or(LIMIT_MAX).min(LIMIT_MAX),
         because: format!(
-            "{rate}/s at the peak x {} (p99) x {} for {}, in whole slots",
-            time(p99),
+            "{}/s at the peak x {} (p99) x {} for {}, in whole slots",
+            near(rate),
+            near_time(p99),
             headroom(class),
             class.as_str(),
         ),
@@ -193,11 +197,11 @@ fn rule_of_thumb(class: Class, evidence: &Evidence) -> Option<Figure> {
 fn loss_formula(class: Class, evidence: &Evidence) -> Option<Figure> {
     let offered = evidence.offered;
     let own = erlang::smallest_limit(offered, evidence.target)?;
-    let percent = evidence.target * 100.0;
+    let target_percent = percent(evidence.target);
     let mean_ms = evidence.mean_hold_us.unwrap_or_default() / 1_000;
     let mut because = format!(
-        "{}/s x {mean_ms} ms (mean) = {offered:.2} slots on average; {own} refuse {percent} %",
-        evidence.peak_rate(),
+        "{}/s x {mean_ms} ms (mean) = {offered:.2} slots on average; {own} refuse {target_percent}",
+        near(evidence.peak_rate()),
     );
     let mut limit = own;
     if class == Class::Critical {
@@ -214,11 +218,11 @@ fn loss_formula(class: Class, evidence: &Evidence) -> Option<Figure> {
 fn bursts(now: Option<u32>, formula: u32, evidence: &Evidence) -> Option<Figure> {
     let refuses = evidence.refused_share > evidence.target * BEYOND_CHANCE;
     if let Some(now) = now.filter(|now| refuses && formula <= now.saturating_add(1)) {
-        let percent = evidence.refused_share * 100.0;
+        let share = evidence.refused_share * 100.0;
         return Some(Figure {
             limit: now.saturating_add(now.div_ceil(BURST_STEP)).min(LIMIT_MAX),
             because: format!(
-                "{now} refused {percent:.2} % although the formula asks for {formula}: arrivals \
+                "{now} refused {share:.2} % although the formula asks for {formula}: arrivals \
                  come in bursts; a step of a quarter, then look again"
             ),
         });

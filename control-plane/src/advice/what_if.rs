@@ -7,8 +7,9 @@ use compartment::Limit;
 use serde::Serialize;
 
 use super::evidence::{Evidence, float};
-use super::{Confidence, Subject, Window, erlang, target, windows};
-use crate::sizing::{Exact, throughput_left, time, time_to_fill};
+use super::words::{near, near_time};
+use super::{Confidence, Subject, Window, erlang, percent, target, windows};
+use crate::sizing::{Exact, throughput_left, time_to_fill};
 
 /// The share of refusals up to which demand counts as absorbed.
 const ABSORBED: f64 = 0.01;
@@ -88,26 +89,27 @@ fn because(
     let mean = Exact::ratio(evidence.mean_hold_us.unwrap_or_default().into(), 1_000_000);
     let offered = evidence.offered;
     let mut lines = vec![format!(
-        "{rate}/s at the peak x {} (mean hold) = {offered:.2} slots on average",
-        time(mean),
+        "{}/s at the peak x {} (mean hold) = {offered:.2} slots on average",
+        near(rate),
+        near_time(mean),
     )];
     if let Some(slots) = limit.slots() {
         lines.push(format!(
-            "{slots} slots refuse {:.3} % of that (loss formula; target {} %)",
+            "{slots} slots refuse {:.3} % of that (loss formula; target {})",
             share * 100.0,
-            evidence.target * 100.0,
+            percent(evidence.target),
         ));
         if let Some(p99_us) = evidence.p99_hold_us {
             let p99 = Exact::ratio(p99_us.into(), 1_000_000);
             lines.push(format!(
                 "{slots} slots let {}/s through when every call takes {} (p99)",
-                throughput_left(slots, p99),
-                time(p99),
+                near(throughput_left(slots, p99)),
+                near_time(p99),
             ));
         }
     }
     lines.extend(
-        fills_in_s.map(|fills| format!("full in {} when calls stop returning", time(fills))),
+        fills_in_s.map(|fills| format!("full in {} when calls stop returning", near_time(fills))),
     );
     lines
 }

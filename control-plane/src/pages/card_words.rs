@@ -6,7 +6,7 @@
 use web::{AdviceCard, Advised, Answered};
 
 use crate::advice::sums::GuaranteedSum;
-use crate::advice::{Card, Confidence, Verdict, WhatIf, Why};
+use crate::advice::{Card, Confidence, Verdict, WhatIf, Why, percent, target};
 
 /// The card.
 pub(super) fn in_words(card: &Card) -> AdviceCard {
@@ -75,12 +75,16 @@ fn evidence(card: &Card) -> Vec<String> {
         |id| format!("gateway {id}"),
     );
     let mut lines = vec![format!(
-        "{} arrivals in {} s of normal traffic on {whose}; confidence {confidence}; target {} % \
-         refused for {}",
+        "{} arrivals in {} s of normal traffic on {whose}; confidence {confidence}; target {} \
+         refused for {}{}",
         seen.arrivals,
         seen.seconds,
-        seen.target * 100.0,
+        percent(seen.target),
         card.class.as_str(),
+        match seen.target > target(card.class) {
+            true => ": so few calls cannot tell less",
+            false => "",
+        },
     )];
     if seen.windows > 0 {
         lines.push(format!(
