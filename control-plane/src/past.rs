@@ -112,6 +112,9 @@ struct Inner {
     minutes: Ring<Heard, MINUTES>,
     hours_us: Ring<u64, HOURS>,
     keys: HashMap<Arc<str>, Key>,
+    /// The minute in which places were given back last: looking at all of them is not for each
+    /// reading.
+    forgot_in: Option<i64>,
 }
 
 /// The one handle to it; clones are cheap.
@@ -252,7 +255,9 @@ impl Inner {
     fn add(&mut self, at_s: i64, key: &Arc<str>, is_tenant: bool, cell: Cell) {
         let most = if is_tenant { KEYS_MAX / 2 } else { KEYS_MAX };
         if !self.keys.contains_key(key) {
-            if self.keys.len() >= most {
+            let minute = Some(at_s.div_euclid(MINUTE_S));
+            if self.keys.len() >= most && self.forgot_in != minute {
+                self.forgot_in = minute;
                 self.forget(at_s);
             }
             if self.keys.len() >= most {
