@@ -174,9 +174,12 @@ fn clients_that_leave_and_our_own_refusals_are_nobodys_failures() {
         eventually("none", || bench.in_flight("upstream/h2") == 0);
     }
     for peer in [&slow, &other] {
-        let shown = seen(&bench, peer.at);
-        let counts = ["failures", "failures_in_a_row", "in_flight"].map(|name| &shown[name]);
-        assert_eq!(counts, [&Value::from(0); 3], "{shown}");
+        // Those that were read late may be there for a moment; a failure would stay.
+        eventually("nothing at the endpoint", || {
+            let shown = seen(&bench, peer.at);
+            let counts = ["failures", "failures_in_a_row", "in_flight"].map(|name| &shown[name]);
+            counts == [&Value::from(0); 3]
+        });
     }
 }
 
