@@ -48,7 +48,7 @@ pub enum Fallback {
     },
     /// Another dependency.
     Upstream {
-        /// Index into [`Policy::upstreams`]; never the route's own.
+        /// Index into `Policy::upstreams`; never the route's own.
         upstream: usize,
         /// The limit of `route/ID/fallback`; at least 1.
         limit: Limit,
@@ -80,7 +80,7 @@ impl Fallback {
 }
 
 impl Route {
-    /// The dependency that a step of its fallback asks: index into [`Policy::upstreams`].
+    /// The dependency that a step of its fallback asks: index into `Policy::upstreams`.
     pub fn fallback_upstream(&self) -> Option<usize> {
         self.fallback.iter().find_map(|step| match step {
             Fallback::Upstream { upstream, .. } => Some(*upstream),
