@@ -110,8 +110,11 @@ async fn pass(
         // Boxed, as all that is rare: every request carries the size of this future.
         Entry::Waiting(place) => {
             let patience = asked.patience(visit);
+            leave.rest();
             let wait = waiting::wait(&core, place, patience, pump.as_ref(), &mut timer);
-            Box::pin(wait).await
+            let turn = Box::pin(wait).await;
+            // The permits go back at once when its upstream is not worth asking by now.
+            turn.and_then(|permits| leave.again(&core).map(|()| permits))
         }
     };
     let permits = permits.inspect_err(|stop| leave.refused(&core, stop))?;

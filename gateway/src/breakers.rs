@@ -93,6 +93,22 @@ pub(crate) fn ask(core: &Core, lane: &OnRoute, is_hurried: bool) -> Result<Leave
 }
 
 impl Leave {
+    /// The request waits for something that is not the upstream: no place of a probe waits with it.
+    pub(crate) fn rest(&mut self) {
+        self.pass.rest();
+    }
+
+    /// It keeps a place of a probe from others.
+    pub(crate) fn is_probe(&self) -> bool {
+        self.pass.is_probe()
+    }
+
+    /// On its turn after a wait: what held when it came may not hold any more.
+    pub(crate) fn again(&mut self, core: &Core) -> Result<(), Stop> {
+        *self = ask(core, &self.lane.clone(), self.is_hurried)?;
+        Ok(())
+    }
+
     /// One attempt is over. `waits`: for bytes that the client has not sent, so that the time it
     /// took was the client's.
     pub(crate) fn tell(&mut self, core: &Core, result: &Result<Reply, Fault>, waits: bool) {

@@ -106,11 +106,12 @@ pub(crate) async fn run(
             return result;
         };
         let now_us = attempts.core.now.read_us();
-        let pause_us = pause_us(made, attempts.core.ids.next());
         // The repeated attempt, if it was one, is over.
         drop(under_way.take());
+        let mut pause_us = 0;
         let verdict = match verdict(&retry.on, &result) {
             Verdict::Failed => {
+                pause_us = self::pause_us(made, attempts.core.ids.next());
                 let at_us = now_us.saturating_add(pause_us);
                 match may_repeat(attempts, terms, at_us) {
                     Err(why) => Verdict::Refused(why),

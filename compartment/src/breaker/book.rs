@@ -118,11 +118,7 @@ impl Book {
         let open_us = self.terms.map_or(0, |terms| terms.open_us);
         match self.state {
             State::Closed => 0,
-            // Probes that say nothing, because they wait in a line or their clients are slow, keep
-            // the others out no longer than an open breaker would.
-            State::HalfOpen { .. } => self
-                .since_us
-                .saturating_add(open_us.min(BREAKER_PROBE_US_MAX)),
+            State::HalfOpen { .. } => self.since_us.saturating_add(BREAKER_PROBE_US_MAX),
             State::Open => self.since_us.saturating_add(open_us),
         }
     }

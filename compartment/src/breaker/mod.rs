@@ -30,8 +30,7 @@ pub use state::{BreakerFigures, BreakerState, Change, Outcome, Shut};
 pub const BREAKER_WINDOW_US: u64 = 30_000_000;
 /// Fewest calls that a rate over time is made of.
 pub const BREAKER_THIN_CALLS_MIN: u64 = 5;
-/// Longest time that probes may keep others from being probes, where the breaker would be open
-/// for longer.
+/// Longest time that probes may keep others from being probes.
 pub const BREAKER_PROBE_US_MAX: u64 = 30_000_000;
 /// What a caller is asked to wait while an operator keeps it open.
 const FORCED_WAIT_US: u64 = 10_000_000;

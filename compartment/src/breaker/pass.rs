@@ -22,7 +22,7 @@ enum Probe {
     No,
     /// Has one of the places.
     Out,
-    /// Has told how it ended: the place is used up, or belongs to an era that is over.
+    /// Has told how it ended, or rests: the place is used up, given on, or of an era that is over.
     Told,
 }
 
@@ -65,6 +65,20 @@ impl<H: Deref<Target = Breaker>> Pass<H> {
             .flatten()
     }
 
+    /// Gives the place of a probe on: it waits for something that is not the dependency, and a
+    /// place must not wait with it. What it tells is no probe's any more.
+    pub fn rest(&mut self) {
+        if self.is_probe() {
+            self.probe = Probe::Told;
+            self.holder.give_back(self.era);
+        }
+    }
+
+    /// It has one of the places.
+    pub fn is_probe(&self) -> bool {
+        self.probe == Probe::Out
+    }
+
     /// False when it would not be let through any more: no further attempt is made then.
     pub fn is_good(&self) -> bool {
         let word = self.holder.read();
@@ -83,9 +97,7 @@ impl<H: Deref<Target = Breaker>> Pass<H> {
 
 impl<H: Deref<Target = Breaker>> Drop for Pass<H> {
     fn drop(&mut self) {
-        if self.probe == Probe::Out {
-            self.holder.give_back(self.era);
-        }
+        self.rest();
     }
 }
 

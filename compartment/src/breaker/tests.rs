@@ -214,7 +214,7 @@ fn one_failed_probe_opens_anew_with_a_whole_time() {
 fn probes_that_hang_make_room_after_a_while() {
     let mut bench = Bench::new(&rules());
     let hanging = bench.half_open();
-    bench.now_us += 5 * SECOND - 1;
+    bench.now_us += BREAKER_PROBE_US_MAX - 1;
     assert!(bench.ask().is_err());
     bench.now_us += 1;
     let others: Vec<_> = std::iter::from_fn(|| bench.ask().ok()).collect();

@@ -133,3 +133,86 @@ fn what_counts_is_what_the_upstream_did() {
     }
     eventually("open", || is_refused(&bench.ask(get("/weak", "ok"))));
 }
+
+const LINE: &[(&str, &str)] = &[
+    ("weak", "compartment = { limit = 5 }"),
+    (
+        "line",
+        "compartment = { limit = 1, queue = 4, queue_wait = \"10s\" }",
+    ),
+];
+
+/// One route's line must not keep the others from finding out that their upstream is well.
+#[test]
+fn who_waits_in_line_is_no_probe() {
+    let bench = bench(LINE);
+    let held = bench.send(get("/line", "hold"));
+    eventually("held", || bench.in_flight("route/line") == 1);
+    open(&bench);
+    until_half_open(&bench);
+    let waiters: Vec<_> = (0..2).map(|_| bench.send(get("/line", "ok"))).collect();
+    eventually("in line", || bench.figures("route/line")["queued"] == 2);
+    assert_eq!(breaker(&bench)["state"], "half_open");
+    for _ in 0..2 {
+        assert_eq!(bench.ask(get("/weak", "ok")).status, 200);
+    }
+    assert_eq!(breaker(&bench)["state"], "closed");
+    drop(held);
+    for mut waiter in waiters {
+        assert_eq!(waiter.answer().status, 200);
+    }
+}
+
+#[test]
+fn who_waited_is_asked_again_on_its_turn() {
+    let bench = bench(LINE);
+    let held = bench.send(get("/line", "hold"));
+    eventually("held", || bench.in_flight("route/line") == 1);
+    let mut waiter = bench.send(get("/line", "ok"));
+    eventually("in line", || bench.figures("route/line")["queued"] == 1);
+    open(&bench);
+    let arrived = bench.stub.arrived();
+    drop(held);
+    assert!(is_refused(&waiter.answer()));
+    assert_eq!(bench.stub.arrived(), arrived);
+    eventually("nothing left", || bench.in_flight("upstream/weak") == 0);
+    let upstream = bench.figures("upstream/weak");
+    let count = |name: &str| upstream[name].as_u64().unwrap();
+    assert_eq!(upstream["rejected"]["breaker_open"], 1);
+    assert_eq!(count("arrived"), count("admitted") + 1);
+}
+
+/// A head without the body that it promises.
+fn upload(bench: &Bench) -> Client {
+    bench.send(request("POST", "/weak", "ok", "content-length: 9\r\n"))
+}
+
+#[test]
+fn slow_clients_keep_no_probes_places() {
+    let bench = bench_with("body_idle_timeout = \"20s\"", ROUTES);
+    open(&bench);
+    until_half_open(&bench);
+    let uploads: Vec<_> = (0..2).map(|_| upload(&bench)).collect();
+    eventually("both", || bench.in_flight("route/weak") == 2);
+    eventually("room for others", || {
+        bench.ask(get("/weak", "ok")).status == 200
+    });
+    assert_eq!(bench.in_flight("route/weak"), 2, "they are still coming");
+    drop(uploads);
+}
+
+#[test]
+fn what_slow_clients_use_up_is_no_failure_of_the_upstream() {
+    let timeout = "compartment = { limit = 5 }\n[routes.timeout]\ntotal = \"300ms\"";
+    let bench = bench_with("body_idle_timeout = \"20s\"", &[("weak", timeout)]);
+    let uploads: Vec<_> = (0..5).map(|_| upload(&bench)).collect();
+    for mut one in uploads {
+        let answer = one.answer();
+        assert_eq!(answer.field("x-bulkhead-reason"), Some("total_timeout"));
+    }
+    let now = breaker(&bench);
+    assert_eq!(
+        (&now["state"], &now["opened"]),
+        (&"closed".into(), &0.into())
+    );
+}

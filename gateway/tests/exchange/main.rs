@@ -113,6 +113,7 @@ fn bench_paced(
     for (id, more) in routes {
         let upstream = match *id {
             "dead" | "half" | "silent" | "nameless" | "weak" | "h2" => id,
+            "line" => "weak",
             _ => "stub",
         };
         let one = if more.contains("compartment") {
