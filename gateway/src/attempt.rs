@@ -23,8 +23,6 @@ use crate::timer::Timer;
 use crate::trail::Trail;
 use crate::upstream::{Aim, EndpointPool, Source, Tried, Unreached};
 
-/// How long a probe may wait for its client in all: how the upstream does is not told meanwhile.
-const PROBE_PATIENCE_US: u64 = 1_000_000;
 /// Most endpoints that one attempt tries to connect to.
 const ENDPOINTS_TRIED_MAX: u32 = 3;
 
@@ -344,20 +342,12 @@ impl<'a> Attempts<'a> {
         } else {
             (first_us, Fault::Bound(reason))
         };
-        let rests_us = waits.map_or(u64::MAX, |since_us| self.rests_us(since_us));
+        let rests_us = waits.map_or(u64::MAX, |us| self.leave.rests_us(us, self.waited_us));
         if rests_us < at_us {
             ready!(self.timer.poll_until(rests_us, cx));
             self.leave.rest();
         }
         self.timer.poll_until(at_us, cx).map(|_| fault)
-    }
-
-    /// When a probe has waited for its client for so long that others may try.
-    fn rests_us(&self, since_us: u64) -> u64 {
-        match self.leave.is_probe() {
-            true => since_us.saturating_add(PROBE_PATIENCE_US.saturating_sub(self.waited_us)),
-            false => u64::MAX,
-        }
     }
 
     /// How much longer the client may be waited for, after all that it was waited for before. A

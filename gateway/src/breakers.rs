@@ -18,6 +18,9 @@ use crate::error::GRPC_STATUS;
 use crate::reason::Reason;
 use crate::visit::Stop;
 
+/// How long a probe may wait for its client in all: how the upstream does is not told meanwhile.
+const PROBE_PATIENCE_US: u64 = 1_000_000;
+
 /// By upstream. A name keeps its breaker as long as a policy has it, whatever its rules.
 #[derive(Debug, Default)]
 pub(crate) struct Breakers(Mutex<HashMap<String, Arc<Breaker>>>);
@@ -98,9 +101,13 @@ impl Leave {
         self.pass.rest();
     }
 
-    /// It keeps a place of a probe from others.
-    pub(crate) fn is_probe(&self) -> bool {
-        self.pass.is_probe()
+    /// When a probe that waits for its client since then, and has waited for so long before, keeps
+    /// its place from others no longer.
+    pub(crate) fn rests_us(&self, since_us: u64, waited_us: u64) -> u64 {
+        match self.pass.is_probe() {
+            true => since_us.saturating_add(PROBE_PATIENCE_US.saturating_sub(waited_us)),
+            false => u64::MAX,
+        }
     }
 
     /// On its turn after a wait: what held when it came may not hold any more.
