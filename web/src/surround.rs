@@ -99,25 +99,17 @@ impl BreakerRow {
 
     /// The class of its word.
     pub fn class(&self) -> &'static str {
-        match self.figures.as_ref().map(|figures| figures.state) {
-            None | Some(BreakerState::Closed) => "idle",
-            Some(BreakerState::HalfOpen | BreakerState::ForcedClosed) => "nearly",
-            Some(BreakerState::Open | BreakerState::ForcedOpen) => "full",
+        match self.figures.as_ref().map(|figures| figures.state.urgency()) {
+            None | Some(0) => "idle",
+            Some(1 | 2) => "nearly",
+            Some(_) => "full",
         }
     }
 
     /// True when it lets nothing or little through.
     pub fn is_problem(&self) -> bool {
         let figures = self.figures.as_ref();
-        figures.is_some_and(|figures| Self::is_trouble(figures.state))
-    }
-
-    /// True when a breaker in this state lets nothing or little through.
-    pub const fn is_trouble(state: BreakerState) -> bool {
-        match state {
-            BreakerState::Closed | BreakerState::ForcedClosed => false,
-            BreakerState::HalfOpen | BreakerState::Open | BreakerState::ForcedOpen => true,
-        }
+        figures.is_some_and(|figures| figures.state.is_trouble())
     }
 
     /// Since when, how often it opened, and what fails now.

@@ -42,6 +42,23 @@ impl BreakerState {
         }
     }
 
+    /// How soon an operator should know: 0 for one that works, the most for one that lets nothing
+    /// through until somebody says so.
+    pub const fn urgency(self) -> u8 {
+        match self {
+            Self::Closed => 0,
+            Self::ForcedClosed => 1,
+            Self::HalfOpen => 2,
+            Self::Open => 3,
+            Self::ForcedOpen => 4,
+        }
+    }
+
+    /// True when it lets nothing or little through.
+    pub const fn is_trouble(self) -> bool {
+        self.urgency() >= Self::HalfOpen.urgency()
+    }
+
     /// The state of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == name)

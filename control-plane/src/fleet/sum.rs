@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use compartment::breaker::{BreakerFigures, BreakerState};
+use compartment::breaker::BreakerFigures;
 use compartment::{Balance, Figures, Limit, Mode, Rejection, RetryFigures};
 
 /// Adds one gateway's figures to a sum.
@@ -64,21 +64,22 @@ fn credits(total: Option<Balance>, more: Option<Balance>) -> Option<Balance> {
     })
 }
 
-/// What an operator has to know first: one that lets nothing through anywhere, and the worst rate.
+/// The state of the one an operator has to know of first; what failed, of the calls of all.
 fn breakers(one: &BreakerFigures, other: &BreakerFigures) -> BreakerFigures {
-    let first = if urgency(other.state) > urgency(one.state) {
+    let first = if other.state.urgency() > one.state.urgency() {
         other
     } else {
         one
     };
+    let calls = one.calls.saturating_add(other.calls);
     BreakerFigures {
         state: first.state,
         since_ms: first.since_ms,
         opened: one.opened.saturating_add(other.opened),
         half_opened: one.half_opened.saturating_add(other.half_opened),
         closed: one.closed.saturating_add(other.closed),
-        failure_rate: one.failure_rate.max(other.failure_rate),
-        calls: one.calls.saturating_add(other.calls),
+        failure_rate: failed_of(&[one, other], calls),
+        calls,
     }
 }
 
@@ -92,13 +93,16 @@ fn retries(mut sum: RetryFigures, more: &RetryFigures) -> RetryFigures {
     sum
 }
 
-const fn urgency(state: BreakerState) -> u8 {
-    match state {
-        BreakerState::Closed => 0,
-        BreakerState::ForcedClosed => 1,
-        BreakerState::HalfOpen => 2,
-        BreakerState::Open => 3,
-        BreakerState::ForcedOpen => 4,
+/// A rate counts as often as it has calls: nothing of nothing is 0.
+fn failed_of(parts: &[&BreakerFigures], calls: u64) -> f64 {
+    // A window of calls is far below that.
+    let exact = |calls: u64| f64::from(u32::try_from(calls).unwrap_or(u32::MAX));
+    let failed = parts
+        .iter()
+        .map(|part| part.failure_rate * exact(part.calls));
+    match calls {
+        0 => 0.0,
+        _ => failed.sum::<f64>() / exact(calls),
     }
 }
 

@@ -122,3 +122,34 @@ fn the_number_of_gateways_is_bounded() {
         "a known one may come back"
     );
 }
+
+#[test]
+fn what_failed_is_told_of_the_calls_of_all_gateways() {
+    use compartment::breaker::{BreakerFigures, BreakerState};
+    let told = |state, failure_rate, calls| {
+        let mut own = figures("upstream/u", 4, 0);
+        own.breaker = Some(Box::new(BreakerFigures {
+            state,
+            since_ms: calls,
+            opened: 1,
+            half_opened: 0,
+            closed: 0,
+            failure_rate,
+            calls,
+        }));
+        own
+    };
+    for (one, other, rate, calls) in [
+        ((1.0, 20), (0.0, 20), 0.5, 40),
+        ((0.25, 4), (0.0, 12), 0.0625, 16),
+        ((0.0, 0), (0.75, 8), 0.75, 8),
+        ((0.0, 0), (0.0, 0), 0.0, 0),
+    ] {
+        let mut sum = told(BreakerState::HalfOpen, one.0, one.1);
+        add(&mut sum, &told(BreakerState::Closed, other.0, other.1));
+        let sum = sum.breaker.unwrap();
+        assert!((sum.failure_rate - rate).abs() < 1e-9, "{sum:?}");
+        let first = (BreakerState::HalfOpen, one.1);
+        assert_eq!((sum.calls, (sum.state, sum.since_ms)), (calls, first));
+    }
+}

@@ -163,8 +163,8 @@ fn retries(path: &Path, route: &Route, traffic: Option<&Traffic>, findings: &mut
 /// What would make the worst case fit: a budget, a limit. `first` is in flight without retries.
 fn fitting(limit: u32, first: Exact, worst: Exact) -> String {
     let most = Exact::whole(limit.into()).over(first).minus(Exact::ONE);
-    // Cut to thousandths, so that what is named does fit.
-    let thousandths = most.times(Exact::whole(1000)).floor();
+    // Cut to thousandths, so that what is named does fit; a policy has no budget above 1.
+    let thousandths = most.times(Exact::whole(1000)).floor().min(1000);
     let enough = worst.ceil();
     match thousandths {
         0 => format!("a limit of {enough} would hold it"),

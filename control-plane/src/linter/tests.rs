@@ -181,6 +181,18 @@ fn retries_need_a_budget() {
             &["50", "30", "at most 0.2 or a limit of 50"],
         )],
     );
+    // Room for more than is allowed: 100/s x 0.1s = 10, limit 30, and all may be sent five times.
+    let often = "timeout.attempt = \"100ms\"\nretry.attempts = 5";
+    let quick = r#"assume = { rate = 100, p99 = "50ms" }"#;
+    check(
+        &policy("", quick, often),
+        &[(
+            Severity::Error,
+            "L5",
+            path,
+            &["50", "30", "a budget of at most 1 or a limit of 50"],
+        )],
+    );
     check(
         &policy("", "", route),
         &[(Severity::Warning, "L5", path, &["budget"])],

@@ -137,7 +137,7 @@ fn in_trouble(snapshot: &Snapshot) -> HashSet<String> {
     let shut = snapshot.figured().flat_map(|(_, figures)| figures);
     let shut = shut.filter(|figures| {
         let breaker = figures.breaker.as_deref();
-        breaker.is_some_and(|breaker| web::BreakerRow::is_trouble(breaker.state))
+        breaker.is_some_and(|breaker| breaker.state.is_trouble())
     });
     let shut = shut.map(|figures| figures.key.clone());
     full.map(|reading| reading.key).chain(shut).collect()
