@@ -133,7 +133,7 @@ impl Question {
         }
         let limit = terms.limit?;
         let free = limit.saturating_sub(count);
-        let over = |(share, held): (Millionths, u32)| held > share::most(share, free);
+        let over = |(share, held): (Millionths, u32)| held > share::share_most(share, free);
         if self.share.is_some_and(over) {
             return Some(Rejection::TenantShare);
         }

@@ -75,6 +75,8 @@ pub use retries::{RetryCounts, RetryFigures, RetryRefusal};
 pub use retry_budget::{RETRIES_ALWAYS, Repeat, RetryBudget};
 pub use roster::{ABSENT_MAX, ABSENT_US};
 pub use seat::{Moment, Seat};
+pub use share::share_most;
+pub use spare::spare_lends;
 pub use steps::StepFigures;
 pub use tenant::TenantCompartment;
 pub use waiting::Waiting;

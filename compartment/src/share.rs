@@ -10,7 +10,7 @@ const MILLION: u64 = 1_000_000;
 
 /// The most one tenant may hold where `free` slots were free before it asked:
 /// `max(1, floor(share x free))`.
-pub(crate) fn most(share: Millionths, free: u32) -> u32 {
+pub fn share_most(share: Millionths, free: u32) -> u32 {
     let part = u64::from(share.0) * u64::from(free) / MILLION;
     u32::try_from(part).unwrap_or(u32::MAX).max(1)
 }
@@ -19,7 +19,7 @@ pub(crate) fn most(share: Millionths, free: u32) -> u32 {
 /// slots means nothing, and where the limit is not enforced.
 pub(crate) fn most_of(share: Millionths, route: Picture) -> Option<u32> {
     let limit = route.limit().slots().filter(|_| !route.is_lax());
-    limit.map(|_| most(share, route.free()))
+    limit.map(|_| share_most(share, route.free()))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -29,7 +29,7 @@ mod tests {
     /// How many slots of `limit` a lone tenant gets one after another.
     fn alone(share: u32, limit: u32) -> usize {
         (0..limit)
-            .take_while(|held| *held < most(Millionths(share), limit - held))
+            .take_while(|held| *held < share_most(Millionths(share), limit - held))
             .count()
     }
 
@@ -40,10 +40,10 @@ mod tests {
         assert_eq!(alone(1_000_000, 64), 32);
         assert_eq!(alone(1, 10), 1, "never below one");
         assert_eq!(
-            most(Millionths(700_000), 10),
+            share_most(Millionths(700_000), 10),
             7,
             "not 6 as in floating point"
         );
-        assert_eq!(most(Millionths(u32::MAX), u32::MAX), u32::MAX);
+        assert_eq!(share_most(Millionths(u32::MAX), u32::MAX), u32::MAX);
     }
 }

@@ -17,6 +17,13 @@ const SHEDDABLE_KEEPS_FREE: u64 = 5;
 #[derive(Debug)]
 pub(crate) struct Spare(AtomicU64);
 
+/// True when one more of `limit` spare slots may be borrowed while `used` are out. The figures of
+/// a gateway answer it too, for a request that is not sent.
+pub const fn spare_lends(limit: u64, used: u64, sheddable: bool) -> bool {
+    let free = limit.saturating_sub(used);
+    free > 0 && (!sheddable || free.saturating_mul(SHEDDABLE_KEEPS_FREE) > limit)
+}
+
 const fn parts(word: u64) -> (u64, u64) {
     (word >> LIMIT_SHIFT, word & USED)
 }
@@ -40,8 +47,7 @@ impl Spare {
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
             let (limit, used) = parts(seen);
-            let free = limit.saturating_sub(used);
-            if free == 0 || (sheddable && free * SHEDDABLE_KEEPS_FREE <= limit) {
+            if !spare_lends(limit, used, sheddable) {
                 return false;
             }
             match self.swap(seen, seen + 1) {

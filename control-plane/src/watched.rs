@@ -12,7 +12,7 @@ use compartment::policy::{Millionths, Policy};
 use compartment::{Class, Figures, Key, Limit, Mode, Name, Rejection};
 
 use crate::fleet::GATEWAYS_MAX;
-use crate::readings::{Received, ReportMark};
+use crate::readings::{Received, ReportMark, figures_of};
 use crate::rollout::Published;
 
 /// Generations whose terms are known: so many may be on their way to gateways at once.
@@ -195,13 +195,12 @@ struct Own<'a> {
 
 impl<'a> Own<'a> {
     fn of(key: &str, figures: &'a [Figures]) -> Self {
-        let route = figures.binary_search_by(|one| one.key.as_str().cmp(key));
         let below = format!("{key}/tenant/");
         let from = figures.partition_point(|one| one.key < below);
         let rest = figures.get(from..).unwrap_or_default();
         let count = rest.partition_point(|one| one.key.starts_with(&below));
         Self {
-            route: route.ok().and_then(|at| figures.get(at)),
+            route: figures_of(figures, key),
             tenants: rest.get(..count).unwrap_or_default(),
         }
     }

@@ -3,7 +3,6 @@
 //! Separate because it follows the order of a gateway: route, caller, breaker, limits. It looks at
 //! figures that were reported and must never take a permit or say more than those know.
 
-use compartment::breaker::BreakerState;
 use compartment::policy::{
     Identifier, Misses, PathMatch, Policy, Route, Target, Tenant, Unknown, canonical_host,
     nearest_route, request_path, takers,
@@ -248,9 +247,4 @@ fn caller(policy: &Policy, route: &Route, who: &Who<'_>, tried: &mut Tried) -> C
         .who
         .push(format!("Its class is {}, {why}.", class.as_str()));
     caller
-}
-
-/// True when a breaker in this state lets nothing through.
-pub(super) const fn is_shut(state: BreakerState) -> bool {
-    matches!(state, BreakerState::Open | BreakerState::ForcedOpen)
 }

@@ -109,9 +109,8 @@ pub(super) fn rules(policy: &Policy, key: &Key, reading: Option<&Reading>) -> Ve
     {
         // On the fullest gateway: there a tenant may hold least.
         let free = slots.saturating_sub(reading.in_flight_max);
-        let part = u64::from(free).saturating_mul(share.0.into()) / 1_000_000;
         let of = web::text::millionths(share.0);
-        let most = web::text::count(part.max(1));
+        let most = web::text::count(compartment::share_most(share, free));
         rules.push(format!(
             "A tenant may hold {most} now on the fullest gateway: {of} x {free} free slots, and \
              always one."

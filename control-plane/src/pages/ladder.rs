@@ -14,6 +14,7 @@ use super::{PageError, see_other};
 use crate::api;
 use crate::auth;
 use crate::drills::{Drill, Step};
+use crate::readings::figures_of;
 use crate::state::AppState;
 
 /// The ladder of this key, when it is a route's.
@@ -28,9 +29,9 @@ pub(super) fn ladder(
     if route.fallback.is_empty() {
         return None;
     }
-    let mut told = Vec::new();
+    let (mut told, key) = (Vec::new(), key.to_string());
     for (_, figures) in snapshot.figured() {
-        let own = figures.iter().find(|one| one.key == key.to_string());
+        let own = figures_of(figures, &key);
         let steps = own.map(|one| one.fallbacks.as_slice()).unwrap_or_default();
         compartment::StepFigures::add_all(&mut told, steps);
     }

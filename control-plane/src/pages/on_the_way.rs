@@ -6,14 +6,13 @@
 use compartment::breaker::BreakerState;
 use compartment::policy::Route;
 use compartment::policy::{Fallback, Policy};
-use compartment::{Class, Figures, Key, Level, Limit, Mode, Name, Rejection};
+use compartment::{
+    Class, Figures, Key, Level, Limit, Mode, Name, Rejection, share_most, spare_lends,
+};
 use web::{Tried, TriedStep, text};
 
-use super::dry_run::is_shut;
 use super::readings::Snapshot;
-
-/// Slots of the spare that stay free of sheddable requests: one of so many.
-const SHEDDABLE_KEEPS_FREE: u64 = 5;
+use crate::readings::figures_of;
 
 /// What of the caller the limits ask.
 pub(super) struct Caller {
@@ -27,6 +26,8 @@ pub(super) struct Caller {
 /// What one gateway would say at one limit.
 enum Says {
     Passes,
+    /// A few do, to see whether what is behind it is well again; the others are refused.
+    Probes,
     Waits,
     Refuses(Rejection),
     /// It would, and is only judged.
@@ -51,11 +52,22 @@ pub(super) fn walk(
     caller: &Caller,
     tried: &mut Tried,
 ) {
+    let gateways = snapshot.figured().map(|(_, figures)| figures).collect();
+    ask(policy, gateways, route, caller, tried);
+}
+
+fn ask(
+    policy: &Policy,
+    gateways: Vec<Gateway<'_>>,
+    route: &Route,
+    caller: &Caller,
+    tried: &mut Tried,
+) {
     let way = Way {
         route,
         policy,
         caller,
-        gateways: snapshot.figured().map(|(_, figures)| figures).collect(),
+        gateways,
     };
     let own = Key::Route(route.id.clone());
     let upstream = policy.upstreams.get(route.upstream);
@@ -97,11 +109,12 @@ pub(super) fn walk(
     tried.steps = steps.into_iter().map(|(step, _)| step).collect();
 }
 
-/// How many gateways refuse, wait, and by which reason.
+/// How many gateways refuse, let one wait or probe, and by which reason.
 #[derive(Default)]
 struct Count {
     refuse: usize,
     wait: usize,
+    probe: usize,
     reason: Option<Rejection>,
 }
 
@@ -116,11 +129,12 @@ impl Way<'_> {
         let name = key.to_string();
         let (mut count, mut judged, mut in_flight) = (Count::default(), None, 0_u64);
         for all in &self.gateways {
-            let own = figures(all, &name);
+            let own = figures_of(all, &name);
             in_flight = in_flight.saturating_add(own.map_or(0, |own| own.in_flight.into()));
             match says(all, own) {
                 Says::Passes => {}
                 Says::Waits => count.wait += 1,
+                Says::Probes => count.probe += 1,
                 Says::Refuses(why) => {
                     count.refuse += 1;
                     count.reason = Some(why);
@@ -144,6 +158,9 @@ impl Way<'_> {
                 _,
             ) => (format!("{}{}", why.as_str(), on(*n)), "full"),
             (Count { wait: n @ 1.., .. }, _) => (format!("waits{}", on(*n)), "nearly"),
+            (Count { probe: n @ 1.., .. }, _) => {
+                (format!("passes probes alone{}", on(*n)), "nearly")
+            }
             (_, Some(why)) => (format!("passes, {} in shadow", why.as_str()), "nearly"),
             _ => ("passes".to_owned(), "busy"),
         };
@@ -173,7 +190,7 @@ impl Way<'_> {
     }
 
     fn breaker_words(&self, key: &str) -> String {
-        let states = self.gateways.iter().filter_map(|all| figures(all, key));
+        let states = self.gateways.iter().filter_map(|all| figures_of(all, key));
         let states = states.filter_map(|own| Some(own.breaker.as_deref()?.state.as_str()));
         let mut states: Vec<_> = states.collect();
         states.sort_unstable();
@@ -193,7 +210,7 @@ impl Way<'_> {
     }
 
     fn own<'a>(&self, all: Gateway<'a>) -> Option<&'a Figures> {
-        figures(all, &Key::Route(self.route.id.clone()).to_string())
+        figures_of(all, &Key::Route(self.route.id.clone()).to_string())
     }
 
     fn tenant_on_route(&self, all: Gateway<'_>, cell: Option<&Figures>, limit: Limit) -> Says {
@@ -203,17 +220,26 @@ impl Way<'_> {
         }
         let own = &self.route.compartment;
         let used = self.own(all).map_or(0, |own| own.in_flight);
-        if let (Some(share), Some(slots)) = (own.tenant_share, own.limit.slots()) {
-            let free = u64::from(slots.saturating_sub(used));
-            let most = (u64::from(share.0).saturating_mul(free) / 1_000_000).max(1);
-            if slots > 0 && u64::from(held) >= most {
-                return self.judged(Rejection::TenantShare);
-            }
+        if let (Some(share), Some(slots)) = (own.tenant_share, own.limit.slots())
+            && slots > 0
+            && held >= share_most(share, slots.saturating_sub(used))
+        {
+            return self.judged(Rejection::TenantShare);
         }
         Says::Passes
     }
 
+    /// What the route decides itself, then the spare slots.
     fn of_route(&self, all: Gateway<'_>, own: Option<&Figures>) -> Says {
+        let says = self.own_decision(own);
+        // The spare slots are enforced in every mode: they keep the guarantees of others.
+        match matches!(says, Says::Passes | Says::Judged(_)) && !self.may_borrow(all, own) {
+            true => Says::Refuses(Rejection::SpareExhausted),
+            false => says,
+        }
+    }
+
+    fn own_decision(&self, own: Option<&Figures>) -> Says {
         let rules = &self.route.compartment;
         let used = own.map_or(0, |own| own.in_flight);
         let queued = own.map_or(0, |own| own.queued);
@@ -233,15 +259,21 @@ impl Way<'_> {
                 };
             }
         }
-        // The spare slots are always enforced: they keep the guarantees of others.
-        let spare = u64::from(self.policy.gateway.spare);
-        let free = spare.saturating_sub(borrowed(all));
-        let kept = self.caller.class == Class::Sheddable
-            && free.saturating_mul(SHEDDABLE_KEEPS_FREE) <= spare;
-        if used >= rules.reserved && (free == 0 || kept) && rules.mode == Mode::Enforce {
-            return Says::Refuses(Rejection::SpareExhausted);
-        }
         Says::Passes
+    }
+
+    /// True within the guarantee, and beyond it when a spare slot is free and can be paid for. A
+    /// route that does not enforce its own decisions borrows whether it can pay or not.
+    fn may_borrow(&self, all: Gateway<'_>, own: Option<&Figures>) -> bool {
+        let rules = &self.route.compartment;
+        if own.map_or(0, |own| own.in_flight) < rules.reserved {
+            return true;
+        }
+        let credit = own.and_then(|own| own.credit);
+        let pays = credit.is_none_or(|credit| credit.slot_ms > 0);
+        let sheddable = self.caller.class == Class::Sheddable;
+        (pays || rules.mode != Mode::Enforce)
+            && spare_lends(self.policy.gateway.spare.into(), borrowed(all), sheddable)
     }
 }
 
@@ -253,10 +285,6 @@ fn borrowed(all: Gateway<'_>) -> u64 {
         Level::Gateway | Level::Upstream | Level::Tenant | Level::TenantRoute => 0,
     };
     all.iter().map(|figures| u64::from(of(figures))).sum()
-}
-
-fn figures<'a>(all: Gateway<'a>, key: &str) -> Option<&'a Figures> {
-    all.iter().find(|figures| figures.key == key)
 }
 
 fn plain(own: Option<&Figures>, limit: Limit, why: Rejection) -> Says {
@@ -272,8 +300,11 @@ fn breaker(_: Gateway<'_>, own: Option<&Figures>) -> Says {
         .and_then(|own| own.breaker.as_deref())
         .map(|one| one.state);
     match state {
-        Some(state) if is_shut(state) => Says::Refuses(Rejection::BreakerOpen),
-        Some(_) | None => Says::Passes,
+        Some(BreakerState::Open | BreakerState::ForcedOpen) => {
+            Says::Refuses(Rejection::BreakerOpen)
+        }
+        Some(BreakerState::HalfOpen) => Says::Probes,
+        Some(BreakerState::Closed | BreakerState::ForcedClosed) | None => Says::Passes,
     }
 }
 
@@ -287,8 +318,9 @@ fn verdict(way: &Way<'_>, steps: &[(TriedStep, Count)], tried: &mut Tried) {
     }
     let refusing = steps.iter().find(|(_, count)| count.refuse > 0);
     let waiting = steps.iter().find(|(_, count)| count.wait > 0);
-    (tried.verdict, tried.class) = match (refusing, waiting) {
-        (Some((step, count)), _) => {
+    let probing = steps.iter().find(|(_, count)| count.probe > 0);
+    (tried.verdict, tried.class) = match (refusing, waiting, probing) {
+        (Some((step, count)), ..) => {
             let everywhere = count.refuse == gateways;
             let place = match everywhere {
                 true => String::new(),
@@ -297,10 +329,21 @@ fn verdict(way: &Way<'_>, steps: &[(TriedStep, Count)], tried: &mut Tried) {
             let words = format!("Would be refused now{place}, by {}. It goes to", step.key);
             (words, if everywhere { "bad" } else { "stale" })
         }
-        (None, Some(_)) => ("Would wait for a slot now. It goes to".to_owned(), "stale"),
-        (None, None) => ("Would be admitted now. It goes to".to_owned(), "good"),
+        (None, Some(_), _) => ("Would wait for a slot now. It goes to".to_owned(), "stale"),
+        (None, None, Some((step, count))) => {
+            let place = match count.probe == gateways {
+                true => String::new(),
+                false => format!(" on {} of {gateways} gateways", count.probe),
+            };
+            let words = format!(
+                "Would be admitted now{place} as a probe of {} alone, which is half open. It goes to",
+                step.key
+            );
+            (words, "stale")
+        }
+        (None, None, None) => ("Would be admitted now. It goes to".to_owned(), "good"),
     };
-    if refusing.is_some() {
+    if refusing.or(probing).is_some() {
         tried.instead = instead(way.route);
     }
 }
@@ -319,5 +362,164 @@ fn instead(route: &Route) -> String {
             "Refused, the caller gets the first of these that has an answer: {}, the error.",
             steps.join(", ")
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use compartment::Balance;
+    use compartment::breaker::BreakerFigures;
+    use wire::document::{Syntax, load};
+
+    use super::*;
+
+    fn policy(mode: &str, class: &str) -> Policy {
+        let text = format!(
+            r#"
+            schema = 1
+            [gateway]
+            capacity = 20
+            spare = 5
+            [upstreams.main]
+            endpoints = ["http://127.0.0.1:9001"]
+            breaker = {{}}
+            [[routes]]
+            id = "a"
+            path = "/a"
+            upstream = "main"
+            class = "{class}"
+            compartment = {{ limit = 8, reserved = 2, mode = "{mode}" }}
+            "#
+        );
+        load(&text, Syntax::Toml).unwrap().policy
+    }
+
+    /// The route with so many in flight, so many of the spare out, and what is left to borrow.
+    fn told(in_flight: u32, borrowed: u32, credit: Option<i64>) -> Vec<Figures> {
+        let limit = Limit::new(8).unwrap();
+        let mut own = Figures::new("route/a".to_owned(), Level::Route, limit);
+        own.in_flight = in_flight;
+        own.credit = credit.map(|slot_ms| Balance {
+            slot_ms,
+            full_slot_ms: 50_000,
+        });
+        own.borrowed = in_flight.saturating_sub(2);
+        let mut other = Figures::new("route/b".to_owned(), Level::Route, limit);
+        other.borrowed = borrowed - own.borrowed;
+        vec![own, other]
+    }
+
+    fn says(policy: &Policy, figures: &[Figures]) -> Result<&'static str, Rejection> {
+        let route = &policy.routes[0];
+        let caller = Caller {
+            tenant: None,
+            on_route: None,
+            class: route.class,
+        };
+        let way = Way {
+            route,
+            policy,
+            caller: &caller,
+            gateways: vec![figures],
+        };
+        match way.of_route(figures, way.own(figures)) {
+            Says::Passes => Ok("passes"),
+            Says::Probes => Ok("probes"),
+            Says::Waits => Ok("waits"),
+            Says::Judged(why) => Ok(why.as_str()),
+            Says::Refuses(why) => Err(why),
+        }
+    }
+
+    #[test]
+    fn spare_slots_are_enforced_in_every_mode_and_paid_for_in_one() {
+        let out = Rejection::SpareExhausted;
+        for (figures, enforce, shadow, off) in [
+            (told(1, 5, None), Ok("passes"), Ok("passes"), Ok("passes")),
+            (told(2, 4, None), Ok("passes"), Ok("passes"), Ok("passes")),
+            (told(2, 5, None), Err(out), Err(out), Err(out)),
+            // Nothing left to pay with: only who enforces its own decisions is held to that.
+            (told(2, 0, Some(0)), Err(out), Ok("passes"), Ok("passes")),
+            (
+                told(2, 0, Some(1)),
+                Ok("passes"),
+                Ok("passes"),
+                Ok("passes"),
+            ),
+            // Beyond its limit it is judged, as long as a slot can be borrowed for it.
+            (
+                told(8, 6, None),
+                Err(Rejection::RouteFull),
+                Err(out),
+                Err(out),
+            ),
+        ] {
+            for (mode, expected) in [("enforce", enforce), ("shadow", shadow), ("off", off)] {
+                let policy = policy(mode, "standard");
+                assert_eq!(says(&policy, &figures), expected, "{mode} {figures:?}");
+            }
+        }
+        let beyond = [told(8, 6, None)].map(|mut all| {
+            all[0].borrowed = 3;
+            all[1].borrowed = 0;
+            says(&policy("shadow", "standard"), &all)
+        });
+        assert_eq!(beyond, [Ok("route_full")]);
+        // Of five, the last is kept from those who give way first.
+        let last = told(2, 4, None);
+        assert_eq!(says(&policy("off", "sheddable"), &last), Err(out));
+        assert_eq!(
+            says(&policy("off", "sheddable"), &told(2, 3, None)),
+            Ok("passes")
+        );
+    }
+
+    #[test]
+    fn a_half_open_breaker_lets_probes_through_and_nobody_else() {
+        let policy = policy("enforce", "standard");
+        for (state, verdict) in [
+            (BreakerState::Closed, "Would be admitted now. "),
+            (BreakerState::ForcedClosed, "Would be admitted now. "),
+            (
+                BreakerState::HalfOpen,
+                "Would be admitted now as a probe of upstream/main alone",
+            ),
+            (
+                BreakerState::Open,
+                "Would be refused now, by upstream/main. ",
+            ),
+            (
+                BreakerState::ForcedOpen,
+                "Would be refused now, by upstream/main. ",
+            ),
+        ] {
+            let mut own = Figures::new(
+                "upstream/main".to_owned(),
+                Level::Upstream,
+                Limit::UNLIMITED,
+            );
+            own.breaker = Some(Box::new(BreakerFigures {
+                state,
+                since_ms: 0,
+                opened: 1,
+                half_opened: 1,
+                closed: 0,
+                failure_rate: 1.0,
+                calls: 20,
+            }));
+            let (figures, mut tried) = (vec![own], Tried::default());
+            let caller = Caller {
+                tenant: None,
+                on_route: None,
+                class: Class::Standard,
+            };
+            let route = &policy.routes[0];
+            ask(&policy, vec![&figures], route, &caller, &mut tried);
+            assert!(tried.verdict.starts_with(verdict), "{tried:?}");
+            assert_eq!(
+                tried.instead.is_empty(),
+                verdict == "Would be admitted now. "
+            );
+        }
     }
 }

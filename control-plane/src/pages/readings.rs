@@ -12,6 +12,7 @@ use web::{AlertCount, Fleet, Freshness, GatewayRow, GatewayState, Look, Part, Re
 use crate::alerts::Severity;
 use crate::clock;
 use crate::fleet::{self, Heard};
+use crate::readings::figures_of;
 use crate::state::AppState;
 
 /// Gateways and figures at one moment.
@@ -134,7 +135,10 @@ impl Snapshot {
 
     /// How long permits of one compartment were held and requests waited there.
     pub(super) fn times(&self, key: &str) -> Times {
-        Times::of(self.counted().filter_map(|heard| figures_of(heard, key)))
+        Times::of(
+            self.counted()
+                .filter_map(|heard| figures_of(&heard.figures, key)),
+        )
     }
 
     /// The same of every compartment that is wanted, in one pass.
@@ -160,7 +164,7 @@ impl Snapshot {
     pub(super) fn parts(&self, key: &str, count: usize) -> Vec<Part> {
         let part = |(row, heard): &(GatewayRow, Heard)| Part {
             gateway: row.clone(),
-            figures: figures_of(heard, key).cloned(),
+            figures: figures_of(&heard.figures, key).cloned(),
         };
         self.members.iter().take(count).map(part).collect()
     }
@@ -179,10 +183,6 @@ fn look(heard: &Heard) -> Look<'_> {
         now: &heard.figures,
         earlier,
     }
-}
-
-fn figures_of<'a>(heard: &'a Heard, key: &str) -> Option<&'a Figures> {
-    heard.figures.iter().find(|figures| figures.key == key)
 }
 
 fn row(view: fleet::GatewayView, heard: &Heard) -> GatewayRow {

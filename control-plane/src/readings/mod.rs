@@ -265,6 +265,12 @@ impl Account {
     }
 }
 
+/// The figures of this key, of a list that is [`sorted`].
+pub(crate) fn figures_of<'a>(sorted: &'a [Figures], key: &str) -> Option<&'a Figures> {
+    let at = sorted.binary_search_by(|figures| figures.key.as_str().cmp(key));
+    at.ok().and_then(|at| sorted.get(at))
+}
+
 /// Figures by key, each key once: what accounts and sums are made of.
 pub fn sorted(mut figures: Vec<Figures>) -> Arc<Vec<Figures>> {
     figures.sort_by(|one, other| one.key.cmp(&other.key));
