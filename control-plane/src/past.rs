@@ -4,20 +4,26 @@
 //! one compartment: pages that compare all of them must not ask a disk for each. Begun with what
 //! the history kept. It must never take a minute in which nobody was heard for a calm one.
 
-use std::collections::{BTreeMap, HashMap};
+mod ring;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use compartment::Rejection;
 use compartment::policy::Policy;
 use tokio_util::sync::CancellationToken;
+use web::{Known, Saturated};
 
 use crate::clock;
 use crate::history::{History, HistoryError, Point, Range, Step};
 use crate::readings::{Reading, is_tenant};
 use crate::rollout::Rollout;
+use ring::Ring;
 
 /// Minutes that are kept.
 pub(crate) const MINUTES: usize = 60;
+/// Minutes that are "just now".
+const RECENT: i64 = 5;
 /// Hours that are kept.
 const HOURS: usize = 24;
 /// Most compartments: about 15 MB. Tenants find no place beyond half of it.
@@ -30,8 +36,6 @@ const HOUR_S: i64 = 3_600;
 /// What happened in one minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
-    pub(crate) arrived: u64,
-    pub(crate) refused: u64,
     pub(crate) in_flight_us: u64,
     pub(crate) saturated_us: u64,
 }
@@ -47,56 +51,26 @@ pub(crate) struct Told {
 /// How many decisions were made anywhere, and how many of them were refusals for which reason.
 pub(crate) type Refusals = (u64, Vec<(Rejection, u64)>);
 
-/// Thousandths of the time at the limit; `None`: not heard of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Saturated {
-    pub(crate) of_5min: Option<u64>,
-    pub(crate) of_hour: Option<u64>,
-    pub(crate) of_day: Option<u64>,
-}
+/// How long each compartment stood at its limit.
+pub(crate) type AllSaturated = HashMap<Arc<str>, Saturated>;
 
 /// Who was heard, and why requests were refused anywhere.
 #[derive(Clone, Debug, Default)]
 struct Heard {
     us: u64,
-    /// By reporting gateways; the most of one report each.
-    by_gateway: BTreeMap<Arc<str>, u64>,
+    /// Who reported; at most as many as the fleet holds, or a few more while they change.
+    gateways: BTreeSet<Arc<str>>,
+    /// How many the history counts before this process began: the same ones, without names.
+    seeded: u64,
     arrived: u64,
     reasons: BTreeMap<Rejection, u64>,
 }
 
-/// A ring of slots that know which time they are of, so that no clock breaks it.
-#[derive(Clone, Debug)]
-struct Ring<T, const N: usize>(Vec<(i64, T)>);
-
-impl<T: Default + Clone, const N: usize> Default for Ring<T, N> {
-    fn default() -> Self {
-        Self(vec![(i64::MIN, T::default()); N])
-    }
-}
-
-impl<T: Default, const N: usize> Ring<T, N> {
-    fn place(at: i64) -> usize {
-        let length = i64::try_from(N).unwrap_or(i64::MAX);
-        usize::try_from(at.rem_euclid(length)).unwrap_or(0)
-    }
-
-    /// The slot of this time, emptied when it held another.
-    fn slot(&mut self, at: i64) -> Option<&mut T> {
-        let (own, value) = self.0.get_mut(Self::place(at))?;
-        // What is too long ago has no slot: a newer time lies in it.
-        if *own > at && own.saturating_sub(at) <= i64::try_from(N).unwrap_or(0) {
-            return None;
-        }
-        if *own != at {
-            (*own, *value) = (at, T::default());
-        }
-        Some(value)
-    }
-
-    fn get(&self, at: i64) -> Option<&T> {
-        let (own, value) = self.0.get(Self::place(at))?;
-        (*own == at).then_some(value)
+impl Heard {
+    /// In the minute of a start some are seeded and heard: whoever was heard before is still there.
+    fn gateways(&self) -> u64 {
+        let named = u64::try_from(self.gateways.len()).unwrap_or(u64::MAX);
+        named.max(self.seeded)
     }
 }
 
@@ -107,6 +81,35 @@ struct Key {
     hours: Ring<u64, HOURS>,
 }
 
+impl Key {
+    fn add_minute(&mut self, at_s: i64, in_flight_us: u64, saturated_us: u64) {
+        if let Some(sum) = self.minutes.slot(at_s.div_euclid(MINUTE_S)) {
+            sum.in_flight_us = sum.in_flight_us.saturating_add(in_flight_us);
+            sum.saturated_us = sum.saturated_us.saturating_add(saturated_us);
+        }
+    }
+
+    fn add_hour(&mut self, at_s: i64, saturated_us: u64) {
+        if let Some(sum) = self.hours.slot(at_s.div_euclid(HOUR_S)) {
+            *sum = sum.saturating_add(saturated_us);
+        }
+    }
+
+    /// At its limit in the last five minutes, the last hour and the last day.
+    fn saturated_us(&self, now_s: i64) -> (u64, u64, u64) {
+        let (mut five, mut hour) = (0_u64, 0_u64);
+        for (ago, cell) in self.minutes.within(now_s.div_euclid(MINUTE_S)) {
+            hour = hour.saturating_add(cell.saturated_us);
+            if ago < RECENT {
+                five = five.saturating_add(cell.saturated_us);
+            }
+        }
+        let hours = self.hours.within(now_s.div_euclid(HOUR_S));
+        let day = hours.fold(0_u64, |sum, (_, us)| sum.saturating_add(*us));
+        (five, hour, day)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     minutes: Ring<Heard, MINUTES>,
@@ -115,6 +118,8 @@ struct Inner {
     /// The minute in which places were given back last: looking at all of them is not for each
     /// reading.
     forgot_in: Option<i64>,
+    /// The newest answer of [`Past::saturated`] and the second that it is of.
+    answer: Option<(i64, Arc<AllSaturated>)>,
 }
 
 /// The one handle to it; clones are cheap.
@@ -133,13 +138,10 @@ impl Past {
         self.with(|inner| {
             inner.hear(at_s, first.elapsed_us, &first.gateway);
             for reading in readings {
-                let cell = Cell {
-                    arrived: reading.arrived,
-                    refused: reading.refused(),
-                    in_flight_us: reading.in_flight_us,
-                    saturated_us: reading.saturated_us,
-                };
-                inner.add(at_s, &reading.key, is_tenant(reading.level), cell);
+                if let Some(own) = inner.place(at_s, &reading.key, is_tenant(reading.level)) {
+                    own.add_minute(at_s, reading.in_flight_us, reading.saturated_us);
+                    own.add_hour(at_s, reading.saturated_us);
+                }
                 inner.refuse(at_s, reading.arrived, &reading.rejected);
             }
         });
@@ -167,30 +169,16 @@ impl Past {
         })
     }
 
-    /// How long each compartment stood at its limit.
-    pub(crate) fn saturated(&self, now_s: i64) -> HashMap<Arc<str>, Saturated> {
-        self.with(|inner| {
-            let heard = |minute: i64| inner.minutes.get(minute).map_or(0, |heard| heard.us);
-            let last = now_s.div_euclid(MINUTE_S);
-            let (five_us, hour_us) = (
-                minutes(now_s).filter(|at| last - at < 5).map(heard).sum(),
-                minutes(now_s).map(heard).sum(),
-            );
-            let day_us = hours(now_s).filter_map(|at| inner.hours_us.get(at)).sum();
-            let of = |(key, own): (&Arc<str>, &Key)| {
-                let at = |minute: i64| own.minutes.get(minute).map_or(0, |cell| cell.saturated_us);
-                let day = hours(now_s).filter_map(|at| own.hours.get(at)).sum();
-                let saturated = Saturated {
-                    of_5min: permille(
-                        minutes(now_s).filter(|m| last - m < 5).map(at).sum(),
-                        five_us,
-                    ),
-                    of_hour: permille(minutes(now_s).map(at).sum(), hour_us),
-                    of_day: permille(day, day_us),
-                };
-                (Arc::clone(key), saturated)
-            };
-            inner.keys.iter().map(of).collect()
+    /// How long each compartment stood at its limit, as it was first asked in this second: many
+    /// browsers ask in each, and no report waits for the sums of every one.
+    pub(crate) fn saturated(&self, now_s: i64) -> Arc<AllSaturated> {
+        self.with(|inner| match &inner.answer {
+            Some((of, answer)) if *of == now_s => Arc::clone(answer),
+            _ => {
+                let answer = Arc::new(inner.sums(now_s));
+                inner.answer = Some((now_s, Arc::clone(&answer)));
+                answer
+            }
         })
     }
 
@@ -244,15 +232,17 @@ impl Inner {
     fn hear(&mut self, at_s: i64, us: u64, gateway: &Arc<str>) {
         if let Some(heard) = self.minutes.slot(at_s.div_euclid(MINUTE_S)) {
             heard.us = heard.us.saturating_add(us);
-            let own = heard.by_gateway.entry(Arc::clone(gateway)).or_default();
-            *own = own.saturating_add(us);
+            if !heard.gateways.contains(gateway) {
+                heard.gateways.insert(Arc::clone(gateway));
+            }
         }
         if let Some(heard_us) = self.hours_us.slot(at_s.div_euclid(HOUR_S)) {
             *heard_us = heard_us.saturating_add(us);
         }
     }
 
-    fn add(&mut self, at_s: i64, key: &Arc<str>, is_tenant: bool, cell: Cell) {
+    /// The place of a compartment; `None` when all are taken.
+    fn place(&mut self, at_s: i64, key: &Arc<str>, is_tenant: bool) -> Option<&mut Key> {
         let most = if is_tenant { KEYS_MAX / 2 } else { KEYS_MAX };
         if !self.keys.contains_key(key) {
             let minute = Some(at_s.div_euclid(MINUTE_S));
@@ -261,20 +251,43 @@ impl Inner {
                 self.forget(at_s);
             }
             if self.keys.len() >= most {
-                return;
+                return None;
             }
         }
         let own = self.keys.entry(Arc::clone(key)).or_default();
         own.is_tenant = is_tenant;
-        if let Some(sum) = own.minutes.slot(at_s.div_euclid(MINUTE_S)) {
-            sum.arrived = sum.arrived.saturating_add(cell.arrived);
-            sum.refused = sum.refused.saturating_add(cell.refused);
-            sum.in_flight_us = sum.in_flight_us.saturating_add(cell.in_flight_us);
-            sum.saturated_us = sum.saturated_us.saturating_add(cell.saturated_us);
+        Some(own)
+    }
+
+    fn sums(&self, now_s: i64) -> AllSaturated {
+        let minutes = self.minutes.within(now_s.div_euclid(MINUTE_S));
+        let (mut five_us, mut hour_us, mut known) = (0_u64, 0_u64, Known::default());
+        for (ago, heard) in minutes.filter(|(_, heard)| heard.us > 0) {
+            hour_us = hour_us.saturating_add(heard.us);
+            known.minutes = known.minutes.saturating_add(1);
+            if ago < RECENT {
+                five_us = five_us.saturating_add(heard.us);
+                known.recent = known.recent.saturating_add(1);
+            }
         }
-        if let Some(sum) = own.hours.slot(at_s.div_euclid(HOUR_S)) {
-            *sum = sum.saturating_add(cell.saturated_us);
+        let hours = self.hours_us.within(now_s.div_euclid(HOUR_S));
+        let mut day_us = 0_u64;
+        for (_, heard_us) in hours.filter(|(_, heard_us)| **heard_us > 0) {
+            day_us = day_us.saturating_add(*heard_us);
+            known.hours = known.hours.saturating_add(1);
         }
+        known.is_longer = day_us > hour_us;
+        let of = |(key, own): (&Arc<str>, &Key)| {
+            let (five, hour, day) = own.saturated_us(now_s);
+            let saturated = Saturated {
+                of_5min: permille(five, five_us),
+                of_hour: permille(hour, hour_us),
+                of_day: permille(day, day_us),
+                known,
+            };
+            (Arc::clone(key), saturated)
+        };
+        self.keys.iter().map(of).collect()
     }
 
     /// Those without any word in the last hour give their places back.
@@ -296,17 +309,9 @@ impl Inner {
 
     fn seed_minute(&mut self, key: &str, is_tenant: bool, point: &Point) {
         let Some(row) = &point.figures else { return };
-        let cell = Cell {
-            arrived: row.arrived,
-            refused: row.refused(),
-            in_flight_us: row.in_flight_us,
-            saturated_us: row.saturated_us,
-        };
-        let hours = self.keys.get(key).map(|own| own.hours.clone());
-        self.add(point.at_s, &Arc::from(key), is_tenant, cell);
         // The hours come from rows of their own.
-        if let Some(own) = self.keys.get_mut(key) {
-            own.hours = hours.unwrap_or_default();
+        if let Some(own) = self.place(point.at_s, &Arc::from(key), is_tenant) {
+            own.add_minute(point.at_s, row.in_flight_us, row.saturated_us);
         }
         self.refuse(point.at_s, row.arrived, &row.rejected);
         // Every report has a reading of the ceiling, so its rows tell who was heard.
@@ -314,21 +319,16 @@ impl Inner {
             && let Some(heard) = self.minutes.slot(point.at_s.div_euclid(MINUTE_S))
         {
             heard.us = heard.us.saturating_add(point.heard.gateway_us);
-            for n in 0..point.heard.gateways {
-                heard.by_gateway.entry(format!("{n}?").into()).or_default();
-            }
+            heard.seeded = heard.seeded.max(point.heard.gateways);
         }
     }
 
     fn seed_hour(&mut self, key: &str, point: &Point) {
-        let hour = point.at_s.div_euclid(HOUR_S);
-        if let (Some(row), Some(own)) = (&point.figures, self.keys.get_mut(key))
-            && let Some(sum) = own.hours.slot(hour)
-        {
-            *sum = sum.saturating_add(row.saturated_us);
+        if let (Some(row), Some(own)) = (&point.figures, self.keys.get_mut(key)) {
+            own.add_hour(point.at_s, row.saturated_us);
         }
         if key == "gateway"
-            && let Some(heard_us) = self.hours_us.slot(hour)
+            && let Some(heard_us) = self.hours_us.slot(point.at_s.div_euclid(HOUR_S))
         {
             *heard_us = heard_us.saturating_add(point.heard.gateway_us);
         }
@@ -339,10 +339,9 @@ impl Inner {
         let cell = own.and_then(|own| own.minutes.get(minute)).copied();
         // A tenant without a place of its own is not known to be idle.
         let is_known = cell.is_some() || own.is_some_and(|own| !own.is_tenant);
-        let gateways = heard.map_or(0, |heard| heard.by_gateway.len());
         Told {
             heard_us: heard.filter(|_| is_known).map_or(0, |heard| heard.us),
-            gateways: u64::try_from(gateways).unwrap_or(u64::MAX),
+            gateways: heard.map_or(0, Heard::gateways),
             cell: cell.unwrap_or_default(),
         }
     }
@@ -352,12 +351,6 @@ impl Inner {
 fn minutes(now_s: i64) -> impl Iterator<Item = i64> {
     let last = now_s.div_euclid(MINUTE_S);
     let count = i64::try_from(MINUTES).unwrap_or(0);
-    last.saturating_sub(count).saturating_add(1)..=last
-}
-
-fn hours(now_s: i64) -> impl Iterator<Item = i64> {
-    let last = now_s.div_euclid(HOUR_S);
-    let count = i64::try_from(HOURS).unwrap_or(0);
     last.saturating_sub(count).saturating_add(1)..=last
 }
 

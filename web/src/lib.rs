@@ -66,7 +66,7 @@ pub use hour::Hour;
 pub use isolation::{Layer, NotIsolated, not_isolated, shared_layers};
 pub use ladder::{Ladder, Rehearsal, Rung};
 pub use lately::{Lately, Look};
-pub use list::{EXPORT_ROWS_MAX, LIST_ROWS_MAX, ListPage, ListRow, Saturated};
+pub use list::{EXPORT_ROWS_MAX, Known, LIST_ROWS_MAX, ListPage, ListRow, Saturated};
 pub use list_view::{Asked, ListView, Order, Wanted};
 pub use neighbours::{breaker_sentence, retry_sentence};
 pub use over_time::{AdviceCard, OverTime};

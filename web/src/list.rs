@@ -28,6 +28,8 @@ pub struct ListPage {
     pub rows: Vec<ListRow>,
     /// How many belong to the view.
     pub matching: usize,
+    /// How much of the last hour and day is known.
+    pub known: Known,
     /// How many there are of each state, among those with the wanted names.
     pub states: Vec<(State, usize)>,
 }
@@ -41,6 +43,56 @@ pub struct Saturated {
     pub of_hour: Option<u64>,
     /// Of the last day.
     pub of_day: Option<u64>,
+    /// How much of that time was heard of.
+    pub known: Known,
+}
+
+/// How much of the last hour and day somebody was heard of, by anybody.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Minutes of the last five.
+    pub recent: u64,
+    /// Minutes of the last 60.
+    pub minutes: u64,
+    /// Hours of the last 24.
+    pub hours: u64,
+    /// More is known of the day than of its last hour.
+    pub is_longer: bool,
+}
+
+impl Saturated {
+    /// Of the last five minutes, hour and day. Where no more is known of the longer time than of
+    /// the shorter one, its share would be the same number under a name it does not deserve.
+    pub fn shares(&self) -> [Option<u64>; 3] {
+        let hour = self
+            .of_hour
+            .filter(|_| self.known.minutes > self.known.recent);
+        [
+            self.of_5min,
+            hour,
+            self.of_day.filter(|_| self.known.is_longer),
+        ]
+    }
+}
+
+impl Known {
+    /// What is not known of the last hour and day; `None` when all is. The minute and the hour
+    /// that have just begun may be silent still.
+    pub fn words(&self) -> Option<String> {
+        match (self.minutes, self.hours) {
+            (59.., 23..) => None,
+            (59.., hours) => Some(format!(
+                "Of the last 24 h {} known: the share at the limit is of those.",
+                text::plural(hours, "hour is", "hours are")
+            )),
+            (0, _) => None,
+            _ => Some(format!(
+                "Of the last hour {} known: shares at the limit are of those, and one of a longer \
+                 time is left out until more of it is known.",
+                text::plural(self.minutes, "minute is", "minutes are")
+            )),
+        }
+    }
 }
 
 /// One compartment.
@@ -95,6 +147,7 @@ impl ListRow {
             of_5min,
             of_hour,
             of_day,
+            known: _,
         } = self.saturated;
         [of_5min, of_hour, of_day]
             .into_iter()
@@ -103,11 +156,7 @@ impl ListRow {
 
     /// Over which time, how much of it.
     pub fn full(&self) -> [(&'static str, String); 3] {
-        let Saturated {
-            of_5min,
-            of_hour,
-            of_day,
-        } = self.saturated;
+        let [of_5min, of_hour, of_day] = self.saturated.shares();
         let of = |permille: Option<u64>| {
             permille.map_or_else(
                 || "–".to_owned(),
@@ -125,6 +174,8 @@ impl ListRow {
 impl ListPage {
     /// Chooses this page's rows among all.
     pub fn new(frame: Frame, view: ListView, rows: Vec<ListRow>) -> Self {
+        let mut known = rows.iter().map(|row| row.saturated.known);
+        let known = known.find(|known| known.minutes > 0).unwrap_or_default();
         let (mut rows, states) = Self::chosen(&view, rows);
         let matching = rows.len();
         let pages = matching.div_ceil(LIST_ROWS_MAX).max(1);
@@ -139,6 +190,7 @@ impl ListPage {
             view,
             rows,
             matching,
+            known,
             states,
         }
     }
@@ -218,6 +270,60 @@ impl ListPage {
             (false, _) => "none",
             (true, Order::Key) => "ascending",
             (true, _) => "descending",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_longer_time_of_which_no_more_is_known_has_no_share_of_its_own() {
+        let saturated = |recent, minutes, hours, is_longer| Saturated {
+            of_5min: Some(500),
+            of_hour: Some(300),
+            of_day: Some(200),
+            known: Known {
+                recent,
+                minutes,
+                hours,
+                is_longer,
+            },
+        };
+        for (saturated, shares, words) in [
+            (
+                saturated(2, 2, 1, false),
+                [Some(500), None, None],
+                Some("2 minutes are"),
+            ),
+            (
+                saturated(5, 12, 1, false),
+                [Some(500), Some(300), None],
+                Some("12 minutes are"),
+            ),
+            (
+                saturated(1, 1, 9, true),
+                [Some(500), None, Some(200)],
+                Some("1 minute is"),
+            ),
+            (
+                saturated(5, 60, 3, true),
+                [Some(500), Some(300), Some(200)],
+                Some("3 hours are"),
+            ),
+            (
+                saturated(5, 59, 23, true),
+                [Some(500), Some(300), Some(200)],
+                None,
+            ),
+            (saturated(0, 0, 0, false), [Some(500), None, None], None),
+        ] {
+            assert_eq!(saturated.shares(), shares);
+            let said = saturated.known.words();
+            let said = said.map(|said| said.replace('\u{a0}', " "));
+            let is_said = |words| said.as_deref().is_some_and(|said| said.contains(words));
+            assert!(words.map_or(said.is_none(), is_said), "{said:?}");
         }
     }
 }

@@ -14,15 +14,14 @@ use crate::past::{MINUTES, Past, Told};
 const STEP_MS: u64 = 60_000;
 
 /// What the Overview shows of it; `None` while nobody was heard in it.
-pub(super) fn hour(past: &Past) -> Option<Hour> {
-    let now_s = now_s();
+pub(super) fn hour(past: &Past, now_s: i64) -> Option<Hour> {
     let refusals = refusals(past, now_s);
     if refusals.is_empty() {
         return None;
     }
-    let mut longest: Vec<_> = past
-        .saturated(now_s)
-        .into_iter()
+    let all = past.saturated(now_s);
+    let mut longest: Vec<_> = all
+        .iter()
         .filter_map(|(key, saturated)| Some((Reverse(saturated.of_hour?), key)))
         .filter(|(Reverse(permille), _)| *permille > 0)
         .collect();
@@ -35,6 +34,7 @@ pub(super) fn hour(past: &Past) -> Option<Hour> {
     }
     let row = |key: String| HeatRow {
         href: web::url::compartment(&key),
+        of_all_permille: all.get(key.as_str()).and_then(|own| own.of_hour),
         saturated_permille: past.hour(&key, now_s).iter().map(saturated).collect(),
         key,
     };
@@ -87,7 +87,7 @@ fn refusals(past: &Past, now_s: i64) -> Trend {
     }
 }
 
-fn now_s() -> i64 {
+pub(super) fn now_s() -> i64 {
     clock::unix_ms().div_euclid(1_000)
 }
 
@@ -110,8 +110,9 @@ mod tests {
     #[test]
     fn what_was_full_longest_comes_first_and_a_silent_hour_is_no_panel() {
         let past = Past::default();
-        assert_eq!(hour(&past), None);
-        let from_ms = (now_s() - 1) * 1_000;
+        let now_s = now_s();
+        assert_eq!(hour(&past, now_s), None);
+        let from_ms = (now_s - 1) * 1_000;
         let reading = |key: &str, level, saturated_us| Reading {
             arrived: 5,
             in_flight_us: 2_000_000,
@@ -123,16 +124,18 @@ mod tests {
             reading("gateway", Level::Gateway, 0),
             reading("route/a", Level::Route, 0),
         ]);
-        let calm = hour(&past).unwrap();
+        let calm = hour(&past, now_s).unwrap();
         assert_eq!((calm.heat.rows.len(), calm.heat.is_calm()), (1, true));
         past.record(&[
             reading("gateway", Level::Gateway, 0),
             reading("route/a", Level::Route, 1),
             reading("route/b", Level::Route, 900_000),
         ]);
-        let full = hour(&past).unwrap();
+        let full = hour(&past, now_s + 1).unwrap();
         let keys: Vec<&str> = full.heat.rows.iter().map(|row| row.key.as_str()).collect();
         assert_eq!(keys[0], "route/b");
+        let of_list = past.saturated(now_s + 1)["route/b"].of_hour;
+        assert_eq!(full.heat.rows[0].of_all_permille, of_list);
         let minutes = full.refused_minutes();
         assert_eq!(minutes.len(), 1, "{minutes:?}");
         let spark = spark(&past, "route/a");

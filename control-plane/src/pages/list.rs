@@ -10,14 +10,13 @@ use compartment::Rejection;
 use http::{HeaderValue, StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
-use web::{ListPage, ListRow, ListView, Order, Saturated, Template as _};
+use web::{ListPage, ListRow, ListView, Order, Template as _};
 
 use super::frame::Asked;
 use super::readings::Snapshot;
 use super::{PageError, card_words, hour, html};
 use crate::advice::{Card, Verdict};
 use crate::clock;
-use crate::past;
 use crate::state::AppState;
 use crate::store::StoreError;
 
@@ -85,7 +84,7 @@ fn rows(state: &AppState, snapshot: &Snapshot, view: &ListView) -> Vec<ListRow> 
     let saturated = state.past.saturated(clock::unix_ms().div_euclid(1_000));
     let row = |reading: web::Reading| {
         let own = saturated.get(reading.key.as_str()).copied();
-        ListRow::new(reading, own.map(shown).unwrap_or_default())
+        ListRow::new(reading, own.unwrap_or_default())
     };
     let mut rows: Vec<ListRow> = snapshot.readings().into_iter().map(row).collect();
     if view.order == Order::Hold {
@@ -96,14 +95,6 @@ fn rows(state: &AppState, snapshot: &Snapshot, view: &ListView) -> Vec<ListRow> 
         }
     }
     rows
-}
-
-const fn shown(saturated: past::Saturated) -> Saturated {
-    Saturated {
-        of_5min: saturated.of_5min,
-        of_hour: saturated.of_hour,
-        of_day: saturated.of_day,
-    }
 }
 
 /// What only the rows of this page need.
@@ -204,7 +195,7 @@ const HEAD: &str = "key,level,state,mode,limit,in_flight,peak,queued,borrowed,ar
 
 fn fields(row: &ListRow) -> impl Iterator<Item = (String, Json)> + use<> {
     let r = &row.reading;
-    let full = row.saturated;
+    let [of_5min, of_hour, of_day] = row.saturated.shares();
     let reasons: Vec<String> = Rejection::ALL
         .iter()
         .filter_map(|reason| Some(format!("{} {}", reason.as_str(), r.rejected.get(reason)?)))
@@ -224,9 +215,9 @@ fn fields(row: &ListRow) -> impl Iterator<Item = (String, Json)> + use<> {
         json!(r.admitted),
         json!(r.rejected_all()),
         json!(reasons.join("; ")),
-        json!(full.of_5min),
-        json!(full.of_hour),
-        json!(full.of_day),
+        json!(of_5min),
+        json!(of_hour),
+        json!(of_day),
         json!(row.times.hold.quantile_us(500)),
         json!(row.times.hold.quantile_us(990)),
         json!(r.gateways),

@@ -64,7 +64,7 @@ async fn body(state: &AppState, asked: &Asked, view: View) -> Result<String, Pag
         let readings = snapshot.readings();
         let page = Overview::new(frame, filter, routes, readings, gateways, changes);
         let page = Overview {
-            hour: hour::hour(&past),
+            hour: hour::hour(&past, hour::now_s()),
             alerts,
             ..page
         };

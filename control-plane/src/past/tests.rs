@@ -46,6 +46,12 @@ fn saturated_time_is_of_the_time_that_was_heard_and_gaps_stay() {
         (None, Some(250)),
         "nobody was heard"
     );
+    let known = of(now_s).known;
+    assert_eq!((known.recent, known.minutes, known.hours), (5, 10, 1));
+    assert!(!known.is_longer, "the day is that hour");
+    assert_eq!(of(now_s).shares(), [Some(0), Some(250), None]);
+    let (one, two) = (past.saturated(now_s), past.saturated(now_s));
+    assert!(Arc::ptr_eq(&one, &two), "once a second");
     let hour = past.hour("route/a", now_s + 120);
     assert_eq!(hour.len(), MINUTES);
     let known: Vec<usize> = (0..MINUTES).filter(|at| hour[*at].heard_us > 0).collect();
@@ -105,7 +111,7 @@ fn no_clock_and_no_crowd_breaks_it() {
         .map(|n| reading(&format!("route/r{n}"), BEGAN_S + 3_600, 0))
         .collect();
     past.record(&routes);
-    assert_eq!(past.saturated(BEGAN_S).len(), KEYS_MAX);
+    assert_eq!(past.with(|inner| inner.sums(BEGAN_S)).len(), KEYS_MAX);
     // A day later nobody speaks of those any more.
     past.record(&[reading("tenant/new", BEGAN_S + 90_000, 0)]);
     assert_eq!(past.saturated(BEGAN_S + 90_000).len(), 1);
@@ -133,4 +139,25 @@ async fn after_a_start_it_goes_on_where_the_history_ends() {
     assert_eq!(after.saturated(end_s), before.saturated(end_s));
     assert_eq!(after.hour("route/a", end_s), before.hour("route/a", end_s));
     assert_eq!(after.refusals(end_s), before.refusals(end_s));
+    // The gateway that was heard before the start is heard again: it is no second one.
+    let last = |past: &Past| past.hour("gateway", end_s).pop().unwrap();
+    assert_eq!(last(&after).gateways, 1);
+    after.record(&[gateway(end_s)]);
+    assert_eq!(last(&after).gateways, 1);
+    assert_eq!(last(&after).heard_us, 61_000_000);
+}
+
+#[test]
+fn what_is_no_longer_in_the_hour_is_known_of_the_day() {
+    let past = Past::default();
+    for (at_s, saturated_us) in [(0, 1_000_000), (7_200, 0)] {
+        past.record(&[
+            gateway(BEGAN_S + at_s),
+            reading("route/a", BEGAN_S + at_s, saturated_us),
+        ]);
+    }
+    let own = past.saturated(BEGAN_S + 7_200)["route/a"];
+    assert_eq!(own.of_hour, Some(0));
+    assert_eq!(own.shares(), [Some(0), None, Some(500)]);
+    assert_eq!((own.known.minutes, own.known.hours), (1, 2));
 }

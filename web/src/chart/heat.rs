@@ -18,6 +18,8 @@ pub struct HeatRow {
     pub key: String,
     /// Where its page is.
     pub href: String,
+    /// Thousandths of the reported time in which it was saturated; `None`: nobody reported.
+    pub of_all_permille: Option<u64>,
     /// Thousandths of each step in which it was saturated; `None`: nobody reported.
     pub saturated_permille: Vec<Option<u64>>,
 }
@@ -49,10 +51,6 @@ pub struct Cell {
 }
 
 impl HeatRow {
-    fn total(&self) -> u64 {
-        self.saturated_permille.iter().flatten().sum()
-    }
-
     /// When it was saturated last, as a place among the steps.
     fn last(&self) -> Option<usize> {
         let full = |step: &Option<u64>| step.is_some_and(|permille| permille > 0);
@@ -61,12 +59,9 @@ impl HeatRow {
 
     /// How much of the reported time it was saturated.
     pub fn share(&self) -> String {
-        let reported = self.saturated_permille.iter().flatten().count();
-        let reported = u64::try_from(reported).unwrap_or(u64::MAX);
-        if reported == 0 {
-            return "not reported".to_owned();
-        }
-        text::percent(self.total(), reported.saturating_mul(1_000))
+        let words = |permille| text::percent(permille, 1_000_u64);
+        let share = self.of_all_permille.map(words);
+        share.unwrap_or_else(|| "not reported".to_owned())
     }
 }
 
@@ -75,14 +70,14 @@ impl Heat {
     #[must_use]
     pub fn sorted(mut self) -> Self {
         self.rows
-            .sort_by_key(|row| (std::cmp::Reverse(row.total()), row.key.clone()));
+            .sort_by_key(|row| (std::cmp::Reverse(row.of_all_permille), row.key.clone()));
         self.rows.truncate(HEAT_ROWS_MAX);
         self
     }
 
     /// True when nobody was saturated at any time.
     pub fn is_calm(&self) -> bool {
-        self.rows.iter().all(|row| row.total() == 0)
+        self.rows.iter().all(|row| row.last().is_none())
     }
 
     /// True when a step is missing between others.
@@ -201,6 +196,8 @@ mod tests {
         HeatRow {
             key: key.to_owned(),
             href: format!("/compartments/{key}"),
+            // The second is a fifth as long as the others: its steps say half, the time says 63 %.
+            of_all_permille: Some(saturated_permille.iter().flatten().sum::<u64>() / 3),
             saturated_permille: saturated_permille.to_vec(),
         }
     }

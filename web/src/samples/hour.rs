@@ -14,7 +14,10 @@ const STEP_MS: u64 = 60_000;
 
 fn row(key: &str, saturated: impl Fn(u64) -> u64) -> HeatRow {
     let step = |minute: u64| (!(17..20).contains(&minute)).then(|| saturated(minute));
+    let all: Vec<u64> = (0..60).filter_map(step).collect();
+    let of_all = all.iter().sum::<u64>() / u64::try_from(all.len()).unwrap_or(1).max(1);
     HeatRow {
+        of_all_permille: Some(of_all),
         key: key.to_owned(),
         href: crate::url::compartment(key),
         saturated_permille: (0..60).map(step).collect(),

@@ -7,7 +7,15 @@ use compartment::{Level, Rejection};
 use super::{HOSTILE, figures, frame, rejecting};
 use crate::chart::Spark;
 use crate::{
-    Asked, Frame, Freshness, ListPage, ListRow, ListView, Look, Reading, Saturated, Times,
+    Asked, Frame, Freshness, Known, ListPage, ListRow, ListView, Look, Reading, Saturated, Times,
+};
+
+/// A control plane that has run for longer than a day.
+const KNOWN: Known = Known {
+    recent: 5,
+    minutes: 60,
+    hours: 24,
+    is_longer: true,
 };
 
 fn row(figures: &compartment::Figures, permille: [u64; 3]) -> Option<ListRow> {
@@ -21,6 +29,7 @@ fn row(figures: &compartment::Figures, permille: [u64; 3]) -> Option<ListRow> {
         of_5min: five,
         of_hour: hour,
         of_day: day,
+        known: KNOWN,
     };
     let reading = Reading::sum([look]).pop()?;
     let in_flight = reading.in_flight * 1_000;
@@ -148,7 +157,17 @@ impl ListPage {
         for row in &mut unknown {
             (row.saturated, row.spark) = (Saturated::default(), Spark::default());
         }
+        let mut begun = list_rows();
+        for row in &mut begun {
+            row.saturated.known = Known {
+                recent: 2,
+                minutes: 2,
+                hours: 1,
+                is_longer: false,
+            };
+        }
         vec![
+            ("begun", page(frame(), Asked::default(), begun)),
             ("shop", page(frame(), Asked::default(), list_rows())),
             ("problems", page(frame(), problems, list_rows())),
             ("stale", page(stale, Asked::default(), list_rows())),
