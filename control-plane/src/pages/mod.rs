@@ -24,6 +24,7 @@ mod readings;
 mod routes;
 mod shadow;
 mod sign_in;
+mod tried_words;
 mod undo;
 
 use axum::Router;
