@@ -37,6 +37,8 @@ const FULL_PERCENT: u64 = 90;
 /// Where bursts are higher than can be seen, the limit is raised by one part in so many.
 const BURST_STEP: u32 = 4;
 
+/// With fewer arrivals not even a first word is said.
+const SO_FAR_ARRIVALS_MIN: u64 = 100;
 /// Refusals come in clumps: only beyond this many times the target they speak against a limit.
 const BEYOND_CHANCE: f64 = 2.0;
 
@@ -95,6 +97,9 @@ pub struct Advice {
     pub limit: Limit,
     /// The limit that the traffic asks for; `None` without enough evidence.
     pub advised: Option<u32>,
+    /// Where nothing is advised: what the normal traffic seen so far asks for by the loss formula.
+    /// A first word, not advice: it moves with every window.
+    pub so_far: Option<u32>,
     /// The target: the share of arrivals that may be refused.
     pub target: f64,
     /// The rule of thumb: peak rate x p99 x the factor of the class (P11).
@@ -128,7 +133,10 @@ pub fn advise(subject: Subject, windows: &[Window]) -> Advice {
     let sorted = windows::sort(windows);
     let evidence = Evidence::of(&sorted, target(subject.class));
     if let Some(verdict) = evidence.is_not_enough() {
-        return silent(subject, verdict, evidence);
+        let so_far = loss_formula(subject.class, &evidence)
+            .filter(|_| evidence.arrivals >= SO_FAR_ARRIVALS_MIN)
+            .map(|figure| figure.limit);
+        return silent(subject, verdict, so_far, evidence);
     }
     let rule_of_thumb = rule_of_thumb(subject.class, &evidence);
     let loss_formula = loss_formula(subject.class, &evidence);
@@ -145,9 +153,10 @@ pub fn advise(subject: Subject, windows: &[Window]) -> Advice {
     let offered = evidence.offered;
     Advice {
         verdict,
-        summary: summary(subject, verdict, advised, &evidence),
+        summary: summary(subject, verdict, (advised, None), &evidence),
         limit: subject.limit,
         advised,
+        so_far: None,
         target: evidence.target,
         predicted_refused: slots.map(|now| erlang::refused_share(offered, now)),
         absorbs: advised.map(|advised| what_if::absorbs(offered, advised)),
@@ -159,12 +168,13 @@ pub fn advise(subject: Subject, windows: &[Window]) -> Advice {
     }
 }
 
-fn silent(subject: Subject, verdict: Verdict, evidence: Evidence) -> Advice {
+fn silent(subject: Subject, verdict: Verdict, so_far: Option<u32>, evidence: Evidence) -> Advice {
     Advice {
         verdict,
-        summary: summary(subject, verdict, None, &evidence),
+        summary: summary(subject, verdict, (None, so_far), &evidence),
         limit: subject.limit,
         advised: None,
+        so_far,
         target: evidence.target,
         rule_of_thumb: None,
         loss_formula: None,
@@ -262,7 +272,7 @@ fn band(now: u32, usable: &[&Window], evidence: &Evidence) -> Option<Band> {
 fn summary(
     subject: Subject,
     verdict: Verdict,
-    advised: Option<u32>,
+    (advised, so_far): (Option<u32>, Option<u32>),
     evidence: &Evidence,
 ) -> String {
     let now = subject.limit;
@@ -277,15 +287,24 @@ fn summary(
         (Verdict::Keep, Some(advised)) => {
             format!("keep {now}: the traffic asks for {advised}")
         }
-        (Verdict::TooLittleEvidence, _) => format!(
-            "too little evidence: {} arrivals in {} s of normal traffic",
-            evidence.arrivals, evidence.seconds,
-        ),
-        (Verdict::Unsettled | Verdict::Raise | Verdict::Lower | Verdict::Keep, _) => format!(
-            "no advice: {} of {} windows were an incident; if that is the new normal, say so",
-            evidence.left_out.len(),
-            evidence.windows.saturating_add(evidence.left_out.len()),
-        ),
+        (Verdict::TooLittleEvidence, _) => {
+            let so_far = so_far.map(|slots| format!(", which ask for {slots} so far"));
+            format!(
+                "too little evidence: {} arrivals in {} s of normal traffic{}",
+                evidence.arrivals,
+                evidence.seconds,
+                so_far.unwrap_or_default(),
+            )
+        }
+        (Verdict::Unsettled | Verdict::Raise | Verdict::Lower | Verdict::Keep, _) => {
+            let so_far = so_far.map(|slots| format!("; the normal ones ask for {slots}"));
+            format!(
+                "no advice: {} of {} windows were an incident or followed one{}",
+                evidence.left_out.len(),
+                evidence.windows.saturating_add(evidence.left_out.len()),
+                so_far.unwrap_or_default(),
+            )
+        }
     }
 }
 

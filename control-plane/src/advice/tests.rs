@@ -222,6 +222,54 @@ fn an_incident_teaches_nothing() {
 }
 
 #[test]
+fn within_seconds_the_card_says_what_the_traffic_asks_for_so_far() {
+    let arrivals = trace(Law::Plain, 30, 1);
+    let windows = measure(&arrivals, 24, 30);
+    let whole = advise(standard(24), &windows);
+    // Ten seconds of it.
+    let mut first = windows[0].clone();
+    first.elapsed_us /= 6;
+    first.arrived /= 6;
+    first.in_flight_us /= 6;
+    first.to_ms = first.from_ms + 10_000;
+    let card = advise(standard(24), std::slice::from_ref(&first));
+    assert_eq!(
+        (card.verdict, card.advised),
+        (Verdict::TooLittleEvidence, None)
+    );
+    let so_far = card.so_far.unwrap();
+    let apart = so_far.abs_diff(whole.advised.unwrap());
+    assert!(apart <= 6, "{}", card.summary);
+    assert!(
+        card.summary
+            .ends_with(&format!("which ask for {so_far} so far")),
+        "{}",
+        card.summary
+    );
+
+    // Two good windows beside three of an incident, none of which may teach.
+    let mut mixed: Vec<Window> = windows.into_iter().take(9).collect();
+    for window in mixed.iter_mut().skip(2).step_by(2) {
+        window.hold = Histogram::new();
+        window.hold.record_n(5 * SECOND_US, 288);
+    }
+    let card = advise(standard(24), &mixed);
+    assert_eq!((card.verdict, card.advised), (Verdict::Unsettled, None));
+    let so_far = card.so_far.unwrap();
+    assert!(
+        so_far.abs_diff(whole.advised.unwrap()) <= 3,
+        "{}",
+        card.summary
+    );
+    assert!(
+        card.summary
+            .ends_with(&format!("the normal ones ask for {so_far}")),
+        "{}",
+        card.summary
+    );
+}
+
+#[test]
 fn little_traffic_gives_no_number() {
     let windows: Vec<Window> = (0..10).map(empty).collect();
     let card = advise(standard(5), &windows);
@@ -237,6 +285,7 @@ fn little_traffic_gives_no_number() {
         (card.verdict, card.advised),
         (Verdict::TooLittleEvidence, None)
     );
+    assert_eq!(card.so_far, None);
     assert!(
         card.summary.contains("1 arrivals in 60 s"),
         "{}",
