@@ -420,9 +420,24 @@ mod tests {
             (kept.to_owned(), 5, 0, "passes"),
             (kept.to_owned(), 6, 0, "class_reserve"),
             (kept.to_owned(), 8, 0, "route_full"),
-            (format!("{kept}, queue = 2, queue_wait = \"1s\""), 6, 1, "waits"),
-            (format!("{kept}, queue = 2, queue_wait = \"1s\""), 6, 2, "queue_full"),
-            (format!("{kept}, queue = 2, queue_wait = \"1s\""), 8, 1, "waits"),
+            (
+                format!("{kept}, queue = 2, queue_wait = \"1s\""),
+                6,
+                1,
+                "waits",
+            ),
+            (
+                format!("{kept}, queue = 2, queue_wait = \"1s\""),
+                6,
+                2,
+                "queue_full",
+            ),
+            (
+                format!("{kept}, queue = 2, queue_wait = \"1s\""),
+                8,
+                1,
+                "waits",
+            ),
         ] {
             let mut all = told(in_flight, 0, None);
             all[0].queued = queued;

@@ -21,7 +21,7 @@ pub(crate) fn advice_row(key: &str, kind: Advised) -> AdviceRow {
         Advised::Lower => "12 would do instead of 30: 0.00 % were refused",
         Advised::Keep => "keep 30: the traffic asks for 28",
         Advised::Unsettled => {
-            "no advice: 40 of 60 windows were an incident or followed one; the normal ones ask for 22"
+            "no advice: 40 of 60 windows were an incident or followed one"
         }
         Advised::TooLittle => "too little evidence: 12 arrivals in 40 s of normal traffic",
     };
