@@ -20,9 +20,7 @@ pub(crate) fn advice_row(key: &str, kind: Advised) -> AdviceRow {
         Advised::Raise => "raise from 30 to 58: 8.43 % were refused",
         Advised::Lower => "12 would do instead of 30: 0.00 % were refused",
         Advised::Keep => "keep 30: the traffic asks for 28",
-        Advised::Unsettled => {
-            "no advice: 40 of 60 windows were an incident or followed one"
-        }
+        Advised::Unsettled => "no advice: 40 of 60 windows were an incident or followed one",
         Advised::TooLittle => "too little evidence: 12 arrivals in 40 s of normal traffic",
     };
     let figures = if advised.is_some() {
