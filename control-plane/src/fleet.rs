@@ -5,18 +5,21 @@
 
 mod heard;
 mod sum;
+mod view;
+mod wanted;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use compartment::Figures;
-use serde::Serialize;
 use wire::stream::proto;
 
 pub use heard::Heard;
 use heard::Marks;
 pub(crate) use sum::add;
+pub use view::{GatewayState, GatewayView, RefusedFault, RefusedGeneration};
+pub use wanted::Wanted;
 
 /// Most gateways that are known at once.
 pub const GATEWAYS_MAX: usize = 1_000;
@@ -24,61 +27,6 @@ pub const GATEWAYS_MAX: usize = 1_000;
 pub const FRESH_MAX: Duration = Duration::from_secs(3);
 /// How long a gateway that is gone stays listed.
 pub const GONE_MAX: Duration = Duration::from_secs(300);
-
-/// What a gateway runs, against what it should.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum GatewayState {
-    /// The newest generation.
-    Running,
-    /// An older one, or none yet.
-    Lagging,
-    /// It refused the newest one and runs an older one.
-    Refused,
-}
-
-/// One broken rule, as a gateway told it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RefusedFault {
-    /// JSON pointer into the document.
-    pub pointer: String,
-    /// What stands there.
-    pub value: String,
-    /// What must hold.
-    pub detail: String,
-}
-
-/// A generation that a gateway would not run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RefusedGeneration {
-    /// Which.
-    pub generation: u64,
-    /// Why.
-    pub errors: Vec<RefusedFault>,
-}
-
-/// One gateway as API and pages show it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct GatewayView {
-    /// Its name, stable over reconnects.
-    pub id: String,
-    /// Whether its stream is open.
-    pub connected: bool,
-    /// What it runs; 0 for nothing.
-    pub generation: u64,
-    /// That, against the newest.
-    pub state: GatewayState,
-    /// Its refusal of the newest generation.
-    pub refused: Option<RefusedGeneration>,
-    /// When it last said anything, in UTC.
-    pub last_seen: String,
-    /// Its build.
-    pub version: String,
-    /// Whether its figures are fresh enough to count.
-    pub reporting: bool,
-    /// Spans, log records and lines of the access log that it had to drop since its start.
-    pub telemetry_dropped: u64,
-}
 
 /// One compartment over all gateways that report.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,6 +86,10 @@ struct Member {
     stream: Option<u64>,
     version: String,
     generation: u64,
+    /// Since when it runs that, as far as this process saw.
+    runs_since: String,
+    /// When its stream was opened or closed.
+    turned: String,
     refused: Option<RefusedGeneration>,
     seen: Moment,
     figures: Option<(Instant, Arc<Vec<Figures>>)>,
@@ -151,26 +103,42 @@ impl Member {
         self.stream.is_some() && self.figures.as_ref().is_some_and(young)
     }
 
-    fn view(&self, newest: u64, now: Instant) -> GatewayView {
-        let refused = self
-            .refused
-            .clone()
-            .filter(|refused| refused.generation == newest);
+    fn view(&self, wanted: &Wanted, now: Instant) -> GatewayView {
+        let newest = wanted.newest;
+        let own = self.refused.clone();
+        let refused = own.filter(|refused| refused.generation == newest);
+        let refused = refused.or_else(|| wanted.halted_by(&self.id, self.generation));
         let state = match &refused {
             Some(_) => GatewayState::Refused,
             None if self.generation == newest => GatewayState::Running,
             None => GatewayState::Lagging,
         };
+        let lags_since = || wanted.published_at.clone().max(self.turned.clone());
+        let since = match &refused {
+            Some(refused) => refused.since.clone(),
+            None if state == GatewayState::Running => self.runs_since.clone(),
+            None => lags_since(),
+        };
+        let connected = self.stream.is_some();
         GatewayView {
             id: self.id.as_ref().to_owned(),
-            connected: self.stream.is_some(),
+            connected,
             generation: self.generation,
             state,
+            since,
+            reason: wanted.reason(&self.id, connected, state, refused.as_ref()),
             refused,
             last_seen: self.seen.utc.clone(),
             version: self.version.clone(),
             reporting: self.is_fresh(now),
             telemetry_dropped: self.telemetry_dropped,
+        }
+    }
+
+    fn runs(&mut self, generation: u64, now: &Moment) {
+        if self.generation != generation {
+            self.generation = generation;
+            self.runs_since.clone_from(&now.utc);
         }
     }
 }
@@ -201,7 +169,8 @@ impl Fleet {
             if let Some(member) = members.list.iter_mut().find(|member| &*member.id == id) {
                 member.stream = Some(stream);
                 version.clone_into(&mut member.version);
-                member.generation = generation;
+                member.runs(generation, &now);
+                member.turned.clone_from(&now.utc);
                 member.seen = now;
                 return Ok(stream);
             }
@@ -213,6 +182,8 @@ impl Fleet {
                 stream: Some(stream),
                 version: version.to_owned(),
                 generation,
+                runs_since: now.utc.clone(),
+                turned: now.utc.clone(),
                 refused: None,
                 seen: now,
                 figures: None,
@@ -224,14 +195,17 @@ impl Fleet {
     }
 
     /// The stream is closed.
-    pub fn disconnect(&self, stream: u64) {
-        self.member(stream, |member| member.stream = None);
+    pub fn disconnect(&self, stream: u64, now: &Moment) {
+        self.member(stream, |member| {
+            member.stream = None;
+            member.turned.clone_from(&now.utc);
+        });
     }
 
     /// The gateway runs this generation. False: another stream of it is newer.
     pub fn runs(&self, stream: u64, generation: u64, now: Moment) -> bool {
         self.member(stream, |member| {
-            member.generation = generation;
+            member.runs(generation, &now);
             member.refused = None;
             member.seen = now;
         })
@@ -245,14 +219,14 @@ impl Fleet {
         faults: Vec<proto::Fault>,
         now: Moment,
     ) -> bool {
-        let error = |fault: proto::Fault| RefusedFault {
-            pointer: fault.pointer,
-            value: fault.value,
-            detail: fault.rule,
-        };
-        let errors = faults.into_iter().map(error).collect();
+        let errors = faults.into_iter().map(RefusedFault::from).collect();
         self.member(stream, |member| {
-            member.refused = Some(RefusedGeneration { generation, errors });
+            let since = now.utc.clone();
+            member.refused = Some(RefusedGeneration {
+                generation,
+                since,
+                errors,
+            });
             member.seen = now;
         })
     }
@@ -269,7 +243,7 @@ impl Fleet {
         // What is old is dropped outside the lock: with many tenants there is much to free.
         let (mut old, mut passed) = (None, None);
         let known = self.member(stream, |member| {
-            member.generation = generation;
+            member.runs(generation, &now);
             passed = member.marks.note(now.at, &figures);
             old = member.figures.replace((now.at, figures));
             member.seen = now;
@@ -284,13 +258,13 @@ impl Fleet {
     }
 
     /// Every gateway, by name.
-    pub fn gateways(&self, newest: u64, now: Instant) -> Vec<GatewayView> {
+    pub fn gateways(&self, wanted: &Wanted, now: Instant) -> Vec<GatewayView> {
         let mut views: Vec<_> = self.with(|members| {
             members.forget_the_gone(now);
             members
                 .list
                 .iter()
-                .map(|member| member.view(newest, now))
+                .map(|member| member.view(wanted, now))
                 .collect()
         });
         views.sort_by(|one: &GatewayView, other| one.id.cmp(&other.id));

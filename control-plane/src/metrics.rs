@@ -12,7 +12,6 @@ use http::header;
 use telemetry::names::{Instrument, Label};
 use telemetry::{Family, Figure, Source as _, Text};
 
-use crate::clock;
 use crate::fleet::{GatewayState, GatewayView};
 use crate::history::{HistoryState, Standing};
 use crate::observed::Observed;
@@ -61,7 +60,7 @@ fn by(instrument: Instrument, label: Label, points: &[(&'static str, u64)]) -> F
 /// Which generation is to run, and who runs it.
 fn rollout(state: &AppState) -> Vec<Family> {
     let newest = state.rollout.current().about.number;
-    let gateways = state.fleet.gateways(newest, clock::now());
+    let gateways = state.gateways();
     let connected: Vec<_> = gateways.iter().filter(|one| one.connected).collect();
     let count = |wanted: &dyn Fn(&GatewayView) -> bool| {
         let n = connected.iter().filter(|one| wanted(one)).count();

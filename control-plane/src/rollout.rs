@@ -1,10 +1,13 @@
-//! Which generation is to run: the newest one of the store.
+//! Which generation is to run: the newest one of the store, tried by one gateway first.
 //!
 //! Separate from the write path because it reads state, not the change: it is woken by a write
 //! and every few seconds, so a write of another process, or one whose caller left, is published
 //! too. It must never publish anything but what the store holds.
 
-use std::sync::Arc;
+mod halts;
+mod stage;
+
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +15,13 @@ use compartment::policy::{Fault, Policy, Value};
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::clock;
+use crate::fleet::Wanted;
 use crate::store::{Generation, Store, StoreError, Stored};
+
+pub(crate) use stage::Answered;
+use stage::Stage;
+pub use stage::{ALL_AT_ONCE_MAX, Halt, Progress};
 
 /// Longest time until a write that nobody told us of is seen.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -52,12 +61,39 @@ impl Published {
     }
 }
 
+/// A generation as it goes down a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outgoing {
+    pub(crate) number: u64,
+    pub(crate) digest: String,
+    pub(crate) epoch: String,
+    /// The document; shared by all streams.
+    pub(crate) json: Bytes,
+    /// Rises when somebody asks for another try of what was refused.
+    pub(crate) attempt: u64,
+}
+
+impl Outgoing {
+    fn of(published: &Published) -> Self {
+        Self {
+            number: published.about.number,
+            digest: published.about.digest.clone(),
+            epoch: published.epoch.clone(),
+            json: published.json.clone(),
+            attempt: 0,
+        }
+    }
+}
+
 /// The newest generation, for whoever asks or follows.
 #[derive(Clone, Debug)]
 pub struct Rollout {
     store: Store,
     newest: watch::Sender<Arc<Published>>,
     refreshing: Arc<Mutex<()>>,
+    stage: Arc<std::sync::Mutex<Stage>>,
+    /// Told when what a stream is to send may be another one.
+    moved: watch::Sender<()>,
 }
 
 impl Rollout {
@@ -65,12 +101,88 @@ impl Rollout {
     pub(crate) async fn new(store: Store) -> Result<Self, StoreError> {
         let number = store.newest_number().await?;
         let published = Arc::new(load(&store, number).await?);
-        let (newest, _) = watch::channel(published);
-        Ok(Self {
+        let safe = halts::safe(&store, number).await?;
+        let stage = Stage::new(Outgoing::of(&published), safe);
+        let rollout = Self {
             store,
-            newest,
+            newest: watch::channel(published).0,
             refreshing: Arc::default(),
-        })
+            stage: Arc::new(std::sync::Mutex::new(stage)),
+            moved: watch::channel(()).0,
+        };
+        rollout.read_halt().await?;
+        Ok(rollout)
+    }
+
+    /// Asks the stage, or changes it; those who follow it look again.
+    fn stage<T>(&self, ask: impl FnOnce(&mut Stage) -> T) -> T {
+        // No step of it can be left half done.
+        ask(&mut self.stage.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Stage) -> T) -> T {
+        let (answer, moved) = self.stage(|stage| {
+            let before = stage.version();
+            let answer = change(stage);
+            (answer, stage.version() != before)
+        });
+        if moved {
+            self.moved.send_replace(());
+        }
+        answer
+    }
+
+    /// A gateway's stream is open; told whenever [`Rollout::target`] may be another one.
+    pub(crate) fn connect(&self, stream: u64, id: &str, runs_newest: bool) -> watch::Receiver<()> {
+        let moved = self.moved.subscribe();
+        self.change(|stage| stage.connect(stream, id, runs_newest, clock::now()));
+        moved
+    }
+
+    /// The stream is closed.
+    pub(crate) fn disconnect(&self, stream: u64) {
+        self.change(|stage| stage.disconnect(stream, clock::now()));
+    }
+
+    /// What this stream's gateway is to run; `None` when there is nothing that it may.
+    pub(crate) fn target(&self, stream: u64) -> Option<Outgoing> {
+        self.stage(|stage| stage.target(stream).cloned())
+    }
+
+    /// A generation went down this stream.
+    pub(crate) fn sent(&self, stream: u64) {
+        self.stage(|stage| stage.sent(stream, clock::now()));
+    }
+
+    /// What a gateway made of a generation.
+    pub(crate) fn answered(&self, stream: u64, generation: u64, answer: Answered) {
+        let (utc, now) = (clock::utc(), clock::now());
+        let halted = self.change(|stage| stage.answered(stream, generation, answer, utc, now));
+        if let (true, Some(halt)) = (halted, self.stage(|stage| stage.halt())) {
+            let first = halt.errors.first();
+            tracing::error!(
+                policy.generation = generation,
+                gateway.id = %halt.gateway,
+                fault.pointer = first.map(|fault| fault.pointer.as_str()),
+                fault.rule = first.map(|fault| fault.detail.as_str()),
+                "bulkhead.policy.halted"
+            );
+        }
+    }
+
+    /// What gateways are to run.
+    pub fn wanted(&self) -> Wanted {
+        let newest = self.current();
+        Wanted {
+            newest: newest.about.number,
+            published_at: newest.about.created_at.clone(),
+            progress: self.progress(),
+        }
+    }
+
+    /// How far the newest generation has come.
+    pub fn progress(&self) -> Progress {
+        self.stage(|stage| stage.progress())
     }
 
     /// What was last published.
@@ -103,28 +215,75 @@ impl Rollout {
             "bulkhead.policy.published"
         );
         self.newest.send_replace(Arc::clone(&published));
+        let outgoing = Outgoing::of(&published);
+        self.change(|stage| stage.publish(outgoing, clock::now()));
         Ok(published)
     }
 
     /// Publishes until the process goes down.
     pub(crate) async fn run(self, stopping: CancellationToken) {
-        let mut failing = false;
+        // Apart: a store that is locked for seconds must not keep a silent gateway first in line.
+        tokio::join!(
+            self.read_and_keep(&stopping),
+            self.replace_the_silent(&stopping)
+        );
+    }
+
+    async fn read_and_keep(&self, stopping: &CancellationToken) {
+        let mut moved = self.moved.subscribe();
+        let mut kept = halts::Kept::default();
+        let (mut failing, mut look_at) = (false, clock::now() + PERIOD);
         loop {
+            let due = kept.due(self.stage(|stage| stage.proven()));
+            let next = due.map_or(look_at, |due| due.min(look_at));
             // Nothing is lost by a cancelled arm: each only says when to look.
-            tokio::select! {
+            let told = tokio::select! {
                 () = stopping.cancelled() => return,
-                () = self.store.changed() => {}
-                () = tokio::time::sleep(PERIOD) => {}
+                () = self.store.changed() => true,
+                _ = moved.changed() => false,
+                () = tokio::time::sleep_until(next.into()) => clock::now() >= look_at,
+            };
+            let mut outcome = Ok(());
+            if told {
+                look_at = clock::now() + PERIOD;
+                outcome = self.look().await;
             }
-            let outcome = self.refresh(None).await;
+            if outcome.is_ok() {
+                outcome = self.keep(&mut kept).await;
+            }
             let is_new = !std::mem::replace(&mut failing, outcome.is_err());
             if let (Err(error), true) = (outcome, is_new) {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "the store is not read"
+                    "the store does not answer"
                 );
             }
         }
+    }
+
+    async fn replace_the_silent(&self, stopping: &CancellationToken) {
+        let mut moved = self.moved.subscribe();
+        loop {
+            let silent_at = self.stage(|stage| stage.deadline());
+            let silent = async {
+                match silent_at {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            // Nothing is lost by a cancelled arm: the deadline is asked for again.
+            tokio::select! {
+                () = stopping.cancelled() => return,
+                _ = moved.changed() => {}
+                () = silent => self.change(|stage| stage.tick(clock::now())),
+            }
+        }
+    }
+
+    /// What other processes, or callers who left, wrote.
+    async fn look(&self) -> Result<(), StoreError> {
+        self.refresh(None).await?;
+        self.read_halt().await
     }
 }
 

@@ -108,8 +108,7 @@ impl AppState {
 
     /// Every gateway that is known, by name.
     pub fn gateways(&self) -> Vec<GatewayView> {
-        self.fleet
-            .gateways(self.rollout.current().about.number, clock::now())
+        self.fleet.gateways(&self.rollout.wanted(), clock::now())
     }
 
     /// The write path.

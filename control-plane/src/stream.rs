@@ -5,7 +5,6 @@
 //! slow gateway delays nobody. It must never send a generation twice because it was refused.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use compartment::Figures;
@@ -16,15 +15,15 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use wire::stream::proto::control_server::{Control, ControlServer};
 use wire::stream::proto::{
-    Answer, FromGateway, Hello, PolicyPush, Rehearse, Report, ToGateway, answer, from_gateway,
-    to_gateway,
+    Answer, Fault, FromGateway, Hello, PolicyPush, Rehearse, Report, ToGateway, answer,
+    from_gateway, to_gateway,
 };
 use wire::stream::{MESSAGE_BYTES_MAX, authorized, bounded_text, faults_of, figures_of};
 
 use crate::clock;
-use crate::fleet::Moment;
+use crate::fleet::{Moment, RefusedFault};
 use crate::readings::{Received, ReportMark, Taken, sorted};
-use crate::rollout::Published;
+use crate::rollout::{Answered, Outgoing, Published};
 use crate::state::AppState;
 
 /// Longest wait for a gateway's first message.
@@ -101,20 +100,44 @@ async fn follow(state: AppState, mut up: Streaming<FromGateway>, down: Down) {
         }
     };
     tracing::info!(gateway.id = %id, policy.generation = running, "bulkhead.gateway.connected");
-    let (newest, asked) = (state.rollout.follow(), state.drills.follow());
-    let mut link = Link {
+    let newest = state.rollout.current();
+    state.watched.learn(&newest);
+    let is_ahead = same_store && is_ahead(&id, &hello, &newest);
+    let runs_newest = same_store && !is_ahead && running == newest.about.number;
+    let moved = state.rollout.connect(stream, &id, runs_newest);
+    let asked = state.drills.follow();
+    let link = Link {
         state,
         id,
         stream,
         same_store,
-        newest,
+        running,
+        is_ahead,
+        moved,
         asked,
         sent: None,
         answer_by: None,
     };
-    link.greet(&hello);
     link.run(up, down).await;
-    tracing::info!(gateway.id = %link.id, "bulkhead.gateway.gone");
+}
+
+/// True when the gateway holds what this store never made, or made otherwise: its numbers are of a
+/// time that the store has lost.
+fn is_ahead(id: &str, hello: &Hello, newest: &Published) -> bool {
+    let number = newest.about.number;
+    if hello.generation < number {
+        return false;
+    }
+    let is_same = hello.generation == number && hello.digest == newest.about.digest;
+    if !is_same {
+        tracing::error!(
+            gateway.id = id,
+            gateway.generation = hello.generation,
+            policy.generation = number,
+            "a gateway runs a newer generation than this store has: was a backup restored?"
+        );
+    }
+    !is_same
 }
 
 async fn hello(up: &mut Streaming<FromGateway>) -> Result<Hello, Status> {
@@ -124,6 +147,12 @@ async fn hello(up: &mut Streaming<FromGateway>) -> Result<Hello, Status> {
     }
 }
 
+/// True for a fault that is about what the gateway holds, not about the document: it keeps a
+/// higher number of the same store.
+fn is_of_its_standing(fault: &Fault) -> bool {
+    matches!(fault.pointer.as_str(), "/generation" | "/epoch")
+}
+
 /// What this end knows of one stream.
 struct Link {
     state: AppState,
@@ -131,11 +160,16 @@ struct Link {
     stream: u64,
     /// The numbers that the gateway speaks of are of this store.
     same_store: bool,
-    newest: watch::Receiver<Arc<Published>>,
+    /// What the gateway runs, of this store; 0 for nothing.
+    running: u64,
+    /// It runs what this store does not have: it is told the newest, and says what it makes of it.
+    is_ahead: bool,
+    /// Told when the generation that this gateway is to run may be another one.
+    moved: watch::Receiver<()>,
     /// Rehearsals that this gateway is to make, with all others.
     asked: broadcast::Receiver<Rehearse>,
-    /// The generation that this stream last took down, whatever became of it.
-    sent: Option<u64>,
+    /// The generation that this stream last took down, and which try of it, whatever became of it.
+    sent: Option<(u64, u64)>,
     /// Until when the answer to it is awaited. One policy at a time: what a frozen gateway does
     /// not read must not pile up between us, and when it thaws it gets the newest next.
     answer_by: Option<Instant>,
@@ -144,38 +178,28 @@ struct Link {
 impl Drop for Link {
     /// However the stream ends, the gateway is listed as gone.
     fn drop(&mut self) {
-        self.state.fleet.disconnect(self.stream);
+        self.state.fleet.disconnect(self.stream, &Moment::now());
+        self.state.rollout.disconnect(self.stream);
+        tracing::info!(gateway.id = %self.id, "bulkhead.gateway.gone");
     }
 }
 
 impl Link {
-    /// Sends nothing to a gateway that runs the newest generation already.
-    fn greet(&mut self, hello: &Hello) {
-        let newest = self.newest.borrow_and_update();
-        let number = newest.about.number;
-        self.state.watched.learn(&newest);
-        if !self.same_store {
-            return;
-        }
-        if hello.generation == number && hello.digest == newest.about.digest {
-            self.sent = Some(number);
-        } else if hello.generation > number {
-            tracing::error!(
-                gateway.id = %self.id,
-                gateway.generation = hello.generation,
-                policy.generation = number,
-                "a gateway runs a newer generation than this store has: was a backup restored?"
-            );
-        }
+    /// What goes down next, if anything. Nothing goes down twice because it was refused, and
+    /// nothing older than what runs.
+    fn due(&self) -> Option<Outgoing> {
+        let target = self.state.rollout.target(self.stream)?;
+        let is_newer = target.number > self.running || self.is_ahead;
+        (is_newer && self.sent != Some((target.number, target.attempt))).then_some(target)
     }
 
-    async fn run(&mut self, mut up: Streaming<FromGateway>, down: Down) {
+    async fn run(mut self, mut up: Streaming<FromGateway>, down: Down) {
         loop {
-            let is_newer = self.sent != Some(self.newest.borrow().about.number);
-            let due = is_newer && self.answer_by.is_none();
+            self.moved.mark_unchanged();
+            let due = self.answer_by.is_none() && self.due().is_some();
             let answer_by = self.answer_by.unwrap_or_else(clock::now);
             // Nothing is lost by a cancelled arm: a message half received stays in `up`, a place
-            // that was not taken is not kept, and what changed is read from `newest` itself.
+            // that was not taken is not kept, and what changed is asked of the rollout itself.
             tokio::select! {
                 () = self.state.stopping.cancelled() => {
                     let _full = down.try_send(Err(Status::unavailable("going down")));
@@ -183,14 +207,17 @@ impl Link {
                 }
                 () = down.closed() => return,
                 place = down.reserve(), if due => match place {
-                    Ok(place) => place.send(Ok(self.push())),
+                    // Asked again: the newest counts, not what it was when the wait began.
+                    Ok(place) => if let Some(outgoing) = self.due() {
+                        place.send(Ok(self.push(outgoing)));
+                    },
                     Err(_) => return,
                 },
                 () = tokio::time::sleep_until(answer_by.into()), if self.answer_by.is_some() => {
                     tracing::warn!(gateway.id = %self.id, "a gateway does not answer a policy");
                     self.answer_by = None;
                 }
-                changed = self.newest.changed(), if !is_newer => {
+                changed = self.moved.changed() => {
                     if changed.is_err() {
                         return;
                     }
@@ -215,17 +242,20 @@ impl Link {
         }
     }
 
-    /// The newest generation, as it goes down.
-    fn push(&mut self) -> ToGateway {
-        let newest = Arc::clone(&self.newest.borrow_and_update());
-        self.sent = Some(newest.about.number);
+    /// A generation, as it goes down.
+    fn push(&mut self, outgoing: Outgoing) -> ToGateway {
+        self.sent = Some((outgoing.number, outgoing.attempt));
         self.answer_by = Some(clock::now() + ANSWER_MAX);
-        self.state.watched.learn(&newest);
+        let newest = self.state.rollout.current();
+        if newest.about.number == outgoing.number {
+            self.state.watched.learn(&newest);
+        }
+        self.state.rollout.sent(self.stream);
         let policy = PolicyPush {
-            generation: newest.about.number,
-            digest: newest.about.digest.clone(),
-            document: newest.json.clone(),
-            epoch: newest.epoch.clone(),
+            generation: outgoing.number,
+            digest: outgoing.digest,
+            document: outgoing.json,
+            epoch: outgoing.epoch,
         };
         ToGateway {
             message: Some(to_gateway::Message::Policy(policy)),
@@ -251,12 +281,13 @@ impl Link {
             outcome,
         } = answer;
         let (fleet, now) = (&self.state.fleet, Moment::now());
-        if self.sent.is_some_and(|sent| generation >= sent) {
+        if self.sent.is_some_and(|(sent, _)| generation >= sent) {
             self.answer_by = None;
         }
         match outcome {
             Some(answer::Outcome::Running(_) | answer::Outcome::AlreadyThere(_)) => {
-                self.same_store = true;
+                (self.same_store, self.is_ahead) = (true, false);
+                self.running = generation;
                 self.state.watched.runs(&self.id, generation);
                 tracing::info!(
                     gateway.id = %self.id,
@@ -264,7 +295,12 @@ impl Link {
                     "{}",
                     event::POLICY_APPLIED
                 );
-                fleet.runs(self.stream, generation, now)
+                // First the list, then whoever is sent it next: nobody sees the rest run before.
+                let known = fleet.runs(self.stream, generation, now);
+                self.state
+                    .rollout
+                    .answered(self.stream, generation, Answered::Runs);
+                known
             }
             Some(answer::Outcome::Refused(refused)) => {
                 let faults = faults_of(refused);
@@ -277,7 +313,14 @@ impl Link {
                     "{}",
                     event::POLICY_REFUSED
                 );
-                fleet.refuses(self.stream, generation, faults, now)
+                let answer = if faults.iter().any(is_of_its_standing) {
+                    Answered::Stands
+                } else {
+                    Answered::Refused(faults.iter().cloned().map(RefusedFault::from).collect())
+                };
+                let known = fleet.refuses(self.stream, generation, faults, now);
+                self.state.rollout.answered(self.stream, generation, answer);
+                known
             }
             None => false,
         }

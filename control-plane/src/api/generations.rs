@@ -1,12 +1,13 @@
-//! `GET /generations`, one of them, the difference of two, and `POST …/restore`.
+//! `GET /generations`, one of them, the difference of two, `POST …/restore` and `…/try-again`.
 //!
-//! Separate because these speak of the past. Nothing here may change what is stored but restore,
-//! which goes through the write path like every change.
+//! Separate because these speak of the past. No policy may be stored here but by restore, which
+//! goes through the write path like every change.
 
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use compartment::policy::Value;
-use http::header;
+use http::{StatusCode, header};
+use serde::Serialize;
 use serde_json::json;
 
 use super::Problem;
@@ -15,8 +16,9 @@ use super::policy::answer;
 use super::problem::differences_json;
 use crate::auth;
 use crate::limits::{self, DIFFERENCES_MAX};
+use crate::rollout::Halt;
 use crate::state::AppState;
-use crate::store::{GENERATIONS_PAGE_MAX, Store, StoreError, Stored};
+use crate::store::{GENERATIONS_PAGE_MAX, Generation, Store, StoreError, Stored};
 
 /// How many are listed unless the caller says.
 const PAGE: u32 = 100;
@@ -36,7 +38,23 @@ pub(super) async fn list(
         )));
     }
     let generations = state.store.generations(before, count).await?;
+    let halts = state.rollout.halts().await?;
+    let listed = |about: Generation| {
+        let halted = halts.iter().find(|halt| halt.generation == about.number);
+        let halted = halted.cloned();
+        Listed { about, halted }
+    };
+    let generations: Vec<_> = generations.into_iter().map(listed).collect();
     Ok(axum::Json(generations).into_response())
+}
+
+/// A generation in the list.
+#[derive(Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    about: Generation,
+    /// Who refused it, why and since when; `null` for one that is not halted.
+    halted: Option<Halt>,
 }
 
 /// One generation with its document.
@@ -99,6 +117,28 @@ pub(super) async fn restore(
     input::empty(Request::from_parts(head, body)).await?;
     let accepted = state.limits.restore(parse(&number)?, &author).await?;
     Ok(answer(&accepted))
+}
+
+/// Lets gateways try a halted generation once more, one first.
+pub(super) async fn try_again(
+    State(state): State<AppState>,
+    Path(number): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = input::parts(request);
+    input::query(&head, &[])?;
+    let author = auth::author(&head.extensions);
+    input::empty(Request::from_parts(head, body)).await?;
+    let number = parse(&number)?;
+    if !state.rollout.try_again(number, &author).await? {
+        let newest = state.rollout.current().about.number;
+        let detail = match number == newest {
+            true => format!("generation {number} is not halted"),
+            false => format!("only the newest generation, {newest}, could be sent once more"),
+        };
+        return Err(Problem::new(StatusCode::CONFLICT, "not-halted", detail));
+    }
+    Ok(axum::Json(json!({"generation": number})).into_response())
 }
 
 fn parse(number: &str) -> Result<u64, Problem> {

@@ -68,6 +68,11 @@ fn table() -> Vec<Route> {
             &["post"],
             post(generations::restore),
         ),
+        (
+            "/generations/{number}/try-again",
+            &["post"],
+            post(generations::try_again),
+        ),
         ("/drills", &["post"], post(drills::begin)),
         ("/drills/{id}", &["get"], get(drills::one)),
         ("/upstreams/{id}/breaker", &["post"], post(breaker::set)),

@@ -21,6 +21,14 @@ fn figures(key: &str, limit: u32, in_flight: u32) -> Figures {
     Figures::try_from(message).unwrap()
 }
 
+fn wanted(newest: u64) -> Wanted {
+    Wanted {
+        newest,
+        published_at: "2026-01-01T00:00:00.000Z".to_owned(),
+        progress: crate::rollout::Progress::Open,
+    }
+}
+
 fn later(moment: &Moment, by: Duration) -> Moment {
     Moment {
         at: moment.at + by,
@@ -62,7 +70,7 @@ fn stale_figures_leave_the_sums() {
     fleet.report(one, 7, vec![figures("route/a", 4, 1)], now.clone());
     let then = later(&now, FRESH_MAX + Duration::from_millis(1));
     assert_eq!(fleet.figures(then.at).reporting_text(), "0 of 1");
-    assert!(!fleet.gateways(7, then.at)[0].reporting);
+    assert!(!fleet.gateways(&wanted(7), then.at)[0].reporting);
 }
 
 #[test]
@@ -70,7 +78,7 @@ fn a_refusal_shows_until_the_next_generation_runs() {
     let (fleet, now) = (Fleet::default(), Moment::now());
     let one = fleet.connect("one", "0", 7, now.clone()).unwrap();
     let state = |newest| {
-        let view = fleet.gateways(newest, now.at).remove(0);
+        let view = fleet.gateways(&wanted(newest), now.at).remove(0);
         (view.state, view.generation, view.refused.is_some())
     };
     assert_eq!(state(7), (GatewayState::Running, 7, false));
@@ -91,23 +99,27 @@ fn a_newer_stream_of_one_gateway_wins() {
         !fleet.runs(old, 8, now.clone()),
         "the old stream is heard no more"
     );
-    fleet.disconnect(old);
+    fleet.disconnect(old, &now);
     assert!(
-        fleet.gateways(7, now.at)[0].connected,
+        fleet.gateways(&wanted(7), now.at)[0].connected,
         "its end is not the gateway's"
     );
     assert!(fleet.runs(new, 8, now.clone()));
-    assert_eq!(fleet.gateways(8, now.at).len(), 1);
+    assert_eq!(fleet.gateways(&wanted(8), now.at).len(), 1);
 }
 
 #[test]
 fn gateways_that_are_gone_are_listed_and_then_forgotten() {
     let (fleet, now) = (Fleet::default(), Moment::now());
     let one = fleet.connect("one", "0", 7, now.clone()).unwrap();
-    fleet.disconnect(one);
-    let view = fleet.gateways(7, now.at).remove(0);
+    fleet.disconnect(one, &now);
+    let view = fleet.gateways(&wanted(7), now.at).remove(0);
     assert!(!view.connected && view.last_seen == now.utc);
-    assert!(fleet.gateways(7, later(&now, GONE_MAX * 2).at).is_empty());
+    assert!(
+        fleet
+            .gateways(&wanted(7), later(&now, GONE_MAX * 2).at)
+            .is_empty()
+    );
 }
 
 #[test]

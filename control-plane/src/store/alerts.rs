@@ -79,7 +79,7 @@ impl Store {
     }
 
     /// Runs a write where nobody can cancel it.
-    async fn write(
+    pub(super) async fn write(
         &self,
         write: impl Future<Output = Result<(), StoreError>> + Send + 'static,
     ) -> Result<(), StoreError> {

@@ -7,6 +7,7 @@
 mod alerts;
 mod error;
 pub(crate) mod figures;
+mod meta;
 mod open;
 mod sqlite;
 
@@ -76,7 +77,7 @@ pub struct NewGeneration {
 pub struct AuditRow {
     /// When, in UTC.
     pub at: String,
-    /// `import`, `put`, `patch` or `restore`.
+    /// `import`, `put`, `patch` or `restore`; `halt` by a gateway, `try-again` by a person.
     pub action: String,
     /// Who.
     pub who: String,

@@ -6,6 +6,7 @@
 //! transaction across anything but statements.
 
 mod alerts;
+mod meta;
 
 use std::path::Path;
 use std::time::Duration;
@@ -181,13 +182,12 @@ async fn insert(
     let next = newest
         .checked_add(1)
         .ok_or(StoreError::Row("generations.number"))?;
-    let (before, after) = (signed(newest)?, signed(next)?);
     sqlx::query(
         "INSERT INTO generations \
          (number, document, digest, author, comment, source, created_at) \
          VALUES (?, ?, ?, ?, ?, ?, ?)",
     )
-    .bind(after)
+    .bind(signed(next)?)
     .bind(&new.document)
     .bind(&new.digest)
     .bind(&new.author)
@@ -196,21 +196,36 @@ async fn insert(
     .bind(&new.created_at)
     .execute(&mut *connection)
     .await?;
+    let row = AuditRow {
+        at: new.created_at.clone(),
+        action: new.source.to_owned(),
+        who: new.author.clone(),
+        origin: new.origin.clone(),
+        generation_before: newest,
+        generation_after: next,
+        differences: new.differences.clone(),
+        request_id: new.request_id.clone(),
+    };
+    insert_audit(connection, &row).await?;
+    Ok(Written::Stored(next))
+}
+
+async fn insert_audit(connection: &mut SqliteConnection, row: &AuditRow) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO audit (at, action, who, origin, generation_before, generation_after, \
          differences, request_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     )
-    .bind(&new.created_at)
-    .bind(new.source)
-    .bind(&new.author)
-    .bind(&new.origin)
-    .bind(before)
-    .bind(after)
-    .bind(&new.differences)
-    .bind(&new.request_id)
+    .bind(&row.at)
+    .bind(&row.action)
+    .bind(&row.who)
+    .bind(&row.origin)
+    .bind(signed(row.generation_before)?)
+    .bind(signed(row.generation_after)?)
+    .bind(&row.differences)
+    .bind(&row.request_id)
     .execute(&mut *connection)
     .await?;
-    Ok(Written::Stored(next))
+    Ok(())
 }
 
 /// How every connection of both pools is opened.

@@ -24,6 +24,7 @@ mod pages_list;
 mod pages_routes;
 mod pages_shadow;
 mod policy;
+mod rollout;
 mod store;
 mod stream;
 #[path = "../support/mod.rs"]

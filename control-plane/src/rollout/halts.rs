@@ -1,0 +1,150 @@
+//! What the rollout keeps in the store: which generations are halted, and which one is proven.
+//!
+//! Separate because it is about rows, not about who is sent what. A halt outlives every process;
+//! losing the newest proof costs a gateway that comes back after a start one older policy. It must
+//! never hold up a push.
+
+use std::time::{Duration, Instant};
+
+use super::{Halt, Outgoing, Rollout};
+use crate::clock;
+use crate::limits::Author;
+use crate::store::{AuditRow, Store, StoreError};
+
+/// Before the number of a halted generation.
+const HALT: &str = "halt/";
+/// The newest generation that a gateway ran.
+const PROVEN: &str = "proven";
+/// How often a newer proof is written: generations may come faster than a disk syncs.
+const PROVEN_PERIOD: Duration = Duration::from_secs(1);
+
+/// What this process wrote last.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Which proof.
+    proven: Option<u64>,
+    /// When that was tried last, whatever became of it.
+    tried: Option<Instant>,
+}
+
+impl Kept {
+    /// When the next proof is to be written.
+    pub(super) fn due(&self, proven: Option<u64>) -> Option<Instant> {
+        let is_new = proven.is_some() && proven != self.proven;
+        is_new.then(|| self.tried.map_or_else(clock::now, |at| at + PROVEN_PERIOD))
+    }
+}
+
+impl Rollout {
+    /// Writes what is not in the store yet.
+    pub(super) async fn keep(&self, kept: &mut Kept) -> Result<(), StoreError> {
+        if let Some(halt) = self.stage(|stage| stage.halt_to_keep()) {
+            self.store
+                .put_meta(key(halt.generation), body(&halt)?, Some(audit(&halt)))
+                .await?;
+            self.stage(|stage| stage.halt_is_kept(halt.generation));
+        }
+        let proven = self.stage(|stage| stage.proven());
+        if let (Some(number), Some(due)) = (proven, kept.due(proven))
+            && due <= clock::now()
+        {
+            kept.tried = Some(clock::now());
+            let text = Some(number.to_string());
+            self.store.put_meta(PROVEN.to_owned(), text, None).await?;
+            // One that was refused by one gateway and then run by another is halted no more.
+            if self.halt_of(number).await?.is_some() {
+                self.store.put_meta(key(number), None, None).await?;
+            }
+            kept.proven = proven;
+        }
+        Ok(())
+    }
+
+    /// Asks the store whether the newest generation is halted.
+    pub(super) async fn read_halt(&self) -> Result<(), StoreError> {
+        let number = self.current().about.number;
+        let halt = self.halt_of(number).await?;
+        self.change(|stage| stage.stored(halt, clock::now()));
+        Ok(())
+    }
+
+    async fn halt_of(&self, number: u64) -> Result<Option<Halt>, StoreError> {
+        let rows = self.store.meta(&key(number)).await?;
+        let found = rows.into_iter().find(|(name, _)| *name == key(number));
+        found.map(|(_, body)| parse(&body)).transpose()
+    }
+
+    /// Every halted generation that the store knows of.
+    pub async fn halts(&self) -> Result<Vec<Halt>, StoreError> {
+        let rows = self.store.meta(HALT).await?;
+        let mut halts = rows
+            .iter()
+            .map(|(_, body)| parse(body))
+            .collect::<Result<Vec<_>, _>>()?;
+        // One of this moment need not be there yet.
+        halts.extend(self.stage(|stage| stage.halt_to_keep().map(|halt| Halt::clone(&halt))));
+        Ok(halts)
+    }
+
+    /// Lets gateways try a halted generation once more; false when it is not halted.
+    pub async fn try_again(&self, number: u64, author: &Author) -> Result<bool, StoreError> {
+        let halted = self.stage(|stage| stage.halt());
+        let Some(halt) = halted.filter(|halt| halt.generation == number) else {
+            return Ok(false);
+        };
+        let row = AuditRow {
+            at: clock::utc(),
+            action: "try-again".to_owned(),
+            who: author.name.clone(),
+            origin: author.origin.clone(),
+            request_id: author.request_id.clone(),
+            ..audit(&halt)
+        };
+        self.store.put_meta(key(number), None, Some(row)).await?;
+        self.change(|stage| stage.try_again(number, clock::now()));
+        Ok(true)
+    }
+}
+
+/// What is sent to gateways while nobody has run the newest generation yet.
+pub(super) async fn safe(store: &Store, newest: u64) -> Result<Option<Outgoing>, StoreError> {
+    let rows = store.meta(PROVEN).await?;
+    let proven = rows.first().and_then(|(_, text)| text.parse::<u64>().ok());
+    let Some(number) = proven.filter(|number| *number < newest) else {
+        return Ok(None);
+    };
+    let stored = store.generation(number).await?;
+    Ok(stored.map(|stored| Outgoing {
+        number,
+        digest: stored.about.digest,
+        epoch: store.epoch().to_owned(),
+        json: stored.document.into(),
+        attempt: 0,
+    }))
+}
+
+fn key(number: u64) -> String {
+    format!("{HALT}{number}")
+}
+
+fn body(halt: &Halt) -> Result<Option<String>, StoreError> {
+    let text = serde_json::to_string(halt).map_err(|_| StoreError::Row("meta.halt"))?;
+    Ok(Some(text))
+}
+
+fn parse(body: &str) -> Result<Halt, StoreError> {
+    serde_json::from_str(body).map_err(|_| StoreError::Row("meta.halt"))
+}
+
+fn audit(halt: &Halt) -> AuditRow {
+    AuditRow {
+        at: halt.since.clone(),
+        action: "halt".to_owned(),
+        who: format!("gateway {}", halt.gateway),
+        origin: String::new(),
+        generation_before: halt.generation,
+        generation_after: halt.generation,
+        differences: serde_json::to_string(&halt.errors).unwrap_or_default(),
+        request_id: String::new(),
+    }
+}

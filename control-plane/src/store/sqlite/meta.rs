@@ -1,0 +1,70 @@
+//! The statements about small facts.
+//!
+//! Separate for length. The same functions in the same order for every database.
+
+use sqlx::{Executor as _, Row as _, SqliteConnection};
+
+use super::{Database, insert_audit};
+use crate::store::{AuditRow, StoreError};
+
+impl Database {
+    pub(in crate::store) async fn meta(
+        &self,
+        prefix: &str,
+    ) -> Result<Vec<(String, String)>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT key, value FROM meta WHERE SUBSTR(key, 1, LENGTH(?1)) = ?1 ORDER BY key",
+        )
+        .bind(prefix)
+        .fetch_all(&self.readers)
+        .await?;
+        let pairs = rows
+            .iter()
+            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
+        pairs.collect()
+    }
+
+    pub(in crate::store) async fn put_meta(
+        &self,
+        name: &str,
+        value: Option<&str>,
+        audit: Option<&AuditRow>,
+    ) -> Result<(), StoreError> {
+        let mut connection = self.writer.acquire().await?;
+        connection.execute("BEGIN IMMEDIATE").await?;
+        let end = match put(&mut connection, name, value, audit).await {
+            Ok(()) => match connection.execute("COMMIT").await {
+                Ok(_) => return Ok(()),
+                Err(error) => Err(error.into()),
+            },
+            Err(error) => Err(error),
+        };
+        if connection.execute("ROLLBACK").await.is_err() {
+            // Rolled back already, or in doubt: the pool opens another one.
+            connection.close_on_drop();
+        }
+        end
+    }
+}
+
+async fn put(
+    connection: &mut SqliteConnection,
+    name: &str,
+    value: Option<&str>,
+    audit: Option<&AuditRow>,
+) -> Result<(), StoreError> {
+    let written = match value {
+        Some(value) => sqlx::query(
+            "INSERT INTO meta (key, value) VALUES (?, ?) \
+             ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        )
+        .bind(name)
+        .bind(value),
+        None => sqlx::query("DELETE FROM meta WHERE key = ?").bind(name),
+    };
+    written.execute(&mut *connection).await?;
+    match audit {
+        Some(row) => insert_audit(connection, row).await,
+        None => Ok(()),
+    }
+}
