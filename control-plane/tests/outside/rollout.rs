@@ -53,7 +53,7 @@ async fn fleet(plane: &Plane, count: usize) -> Vec<Gateway> {
 
 async fn gets(gateway: &mut Gateway, generation: u64) {
     let push = tokio::time::timeout(Duration::from_secs(5), gateway.policy()).await;
-    assert_eq!(push.expect("a push").generation, generation);
+    assert_eq!(push.unwrap().generation, generation);
 }
 
 async fn gets_nothing(gateway: &mut Gateway) {
