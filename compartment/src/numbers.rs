@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::compartment::Compartment;
 use crate::credit;
@@ -13,6 +14,11 @@ use crate::policy::{self, Policy, RouteCompartment, Tenant};
 use crate::spare::Spare;
 use crate::sync::OwnLine;
 use crate::{Key, Limit, Mode, Name};
+
+/// Saturates after half a million years.
+pub(crate) fn whole_us(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
 
 /// What a policy says of a route.
 #[derive(Clone, Copy, Debug)]

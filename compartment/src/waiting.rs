@@ -53,11 +53,44 @@ impl<L: Lane> Waiting<L> {
         who.map_or(u64::MAX, |who| who.useful_until_us)
     }
 
+    /// Looks whether the turn has come. A slot granted is asked for here first: what the host says
+    /// against it ends the wait before anything is admitted, counted by whoever made the refusal.
+    pub fn poll_asking(
+        &mut self,
+        context: &mut Context<'_>,
+        may_go: impl FnOnce() -> Result<(), Refusal>,
+    ) -> Poll<Result<Permits<L>, Refusal>> {
+        let Some(place) = &self.place else {
+            return Poll::Pending;
+        };
+        let route = &place.permits.lane().passage().route;
+        match route.hear_turn(&place.ticket, context.waker()) {
+            Turn::Waiting => Poll::Pending,
+            turn @ (Turn::Granted
+            | Turn::NoSpare
+            | Turn::Closed
+            | Turn::GaveWay
+            | Turn::TooLate) => match self.place.take() {
+                Some(place) => Poll::Ready(place.settle(turn, may_go)),
+                None => Poll::Pending,
+            },
+        }
+    }
+
     /// Ends the wait for a reason of the host's: it takes too long, or would. `Ok` when the turn
     /// came in that very instant.
-    pub fn give_up(mut self, why: Rejection) -> Result<Permits<L>, Refusal> {
+    pub fn give_up(self, why: Rejection) -> Result<Permits<L>, Refusal> {
+        self.give_up_asking(why, || Ok(()))
+    }
+
+    /// The same, and a turn that came is asked about as in [`Self::poll_asking`].
+    pub fn give_up_asking(
+        mut self,
+        why: Rejection,
+        may_go: impl FnOnce() -> Result<(), Refusal>,
+    ) -> Result<Permits<L>, Refusal> {
         match self.place.take() {
-            Some(place) => place.give_up(why),
+            Some(place) => place.give_up(why, may_go),
             // The future was polled to its end before: nothing is held, nothing counts.
             None => Err(Refusal {
                 rejection: why,
@@ -75,7 +108,11 @@ impl<L: Lane> Place<L> {
         self.permits.lane().passage().route.withdraw(&self.ticket)
     }
 
-    fn give_up(self, why: Rejection) -> Result<Permits<L>, Refusal> {
+    fn give_up(
+        self,
+        why: Rejection,
+        may_go: impl FnOnce() -> Result<(), Refusal>,
+    ) -> Result<Permits<L>, Refusal> {
         match self.withdraw() {
             Turn::Waiting => {
                 self.end();
@@ -85,7 +122,7 @@ impl<L: Lane> Place<L> {
             | Turn::NoSpare
             | Turn::Closed
             | Turn::GaveWay
-            | Turn::TooLate) => self.settle(turn),
+            | Turn::TooLate) => self.settle(turn, may_go),
         }
     }
 
@@ -95,15 +132,15 @@ impl<L: Lane> Place<L> {
 
     /// The turn has come: what the other levels say now is the answer. A refusal elsewhere is
     /// counted there, and here as one who left the line.
-    fn settle(mut self, turn: Turn) -> Result<Permits<L>, Refusal> {
+    fn settle(
+        mut self,
+        turn: Turn,
+        may_go: impl FnOnce() -> Result<(), Refusal>,
+    ) -> Result<Permits<L>, Refusal> {
         self.permits.route = turn == Turn::Granted;
         self.end();
         let refused = match turn {
-            Turn::Granted => {
-                let word = self.permits.lane().passage().route.word().load();
-                let sheddable = self.ticket.who().sheddable;
-                self.permits.finish(word.left(), sheddable).err()
-            }
+            Turn::Granted => may_go().and_then(|()| self.finish()).err(),
             Turn::NoSpare => Some(self.permits.no_spare()),
             Turn::GaveWay => Some(self.refused(Rejection::QueueFull)),
             Turn::TooLate => Some(self.refused(Rejection::DeadlineTooShort)),
@@ -118,6 +155,13 @@ impl<L: Lane> Place<L> {
                 Err(refusal)
             }
         }
+    }
+
+    /// Up from the slot of the route that it has.
+    fn finish(&mut self) -> Result<(), Refusal> {
+        let word = self.permits.lane().passage().route.word().load();
+        let sheddable = self.ticket.who().sheddable;
+        self.permits.finish(word.left(), sheddable)
     }
 
     fn stats(&self) -> &Stats {
@@ -148,21 +192,7 @@ impl<L: Lane> Future for Waiting<L> {
     type Output = Result<Permits<L>, Refusal>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(place) = &self.place else {
-            return Poll::Pending;
-        };
-        let route = &place.permits.lane().passage().route;
-        match route.hear_turn(&place.ticket, context.waker()) {
-            Turn::Waiting => Poll::Pending,
-            turn @ (Turn::Granted
-            | Turn::NoSpare
-            | Turn::Closed
-            | Turn::GaveWay
-            | Turn::TooLate) => match self.place.take() {
-                Some(place) => Poll::Ready(place.settle(turn)),
-                None => Poll::Pending,
-            },
-        }
+        self.poll_asking(context, || Ok(()))
     }
 }
 

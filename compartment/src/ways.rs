@@ -7,10 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::Name;
 use crate::compartment::Compartment;
+use crate::numbers::whole_us;
 use crate::passage::Passage;
 use crate::policy::{self, Policy};
 use crate::roster::ABSENT_US;
@@ -51,10 +51,6 @@ pub(crate) struct Ways {
     replaced: BTreeMap<u64, u64>,
 }
 
-fn whole_us(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
 /// The way of a route's calls, without a number.
 fn calls(through: &Through<'_>, index: usize, asked: &policy::Route) -> Option<Passage> {
     let (route, own) = (through.routes.get(index)?, &asked.compartment);
@@ -80,11 +76,7 @@ fn streams(
     let route = through.streams.get(index)?.as_ref()?;
     Some(Passage {
         hold_us: whole_us(asked.compartment.stream?.age_max),
-        route: Arc::clone(route),
-        class_reserve: 0,
-        queue_max: 0,
-        share: None,
-        ..calls.clone()
+        ..beside(calls, route)
     })
 }
 
@@ -99,13 +91,20 @@ fn fallback(
     Some(Passage {
         // No tenant has a part of it, so nothing of the route's own is touched.
         home: Arc::clone(route),
-        route: Arc::clone(route),
         upstream: Arc::clone(upstream),
+        ..beside(calls, route)
+    })
+}
+
+/// A side has no line, and keeps nothing for anybody.
+fn beside(calls: &Passage, side: &Arc<Route>) -> Passage {
+    Passage {
+        route: Arc::clone(side),
         class_reserve: 0,
         queue_max: 0,
         share: None,
         ..calls.clone()
-    })
+    }
 }
 
 impl Ways {

@@ -99,7 +99,7 @@ async fn pass(
     fallback::keep(visit, &mut asked, parts, pump.as_ref());
     let mut timer = Timer::new(&core.timers);
     // 1. The breaker: an upstream that is not worth asking costs nobody a slot.
-    let mut leave = breakers::ask(&core, &lane, asked.is_hurried())?;
+    let mut leave = breakers::ask(&core, &lane, asked.is_hurried()).map_err(Stop::from)?;
     // 2. The permits. Partitions first, the ceiling last, all or none, in one instant; before
     //    anything of the upstream is touched, so that a refusal costs next to nothing.
     let entry = admission::ask(&core, &lane, visit.who, asked.until_us(visit));
@@ -111,10 +111,10 @@ async fn pass(
         Entry::Waiting(place) => {
             let patience = asked.patience(visit);
             leave.rest();
-            let wait = waiting::wait(&core, place, patience, pump.as_ref(), &mut timer);
-            let turn = Box::pin(wait).await;
-            // The permits go back at once when its upstream is not worth asking by now.
-            turn.and_then(|permits| leave.again(&core).map(|()| permits))
+            // On its turn its upstream may not be worth asking any more: nothing is admitted then.
+            let may_go = || leave.again(&core);
+            let (line, pump) = ((place, patience), pump.as_ref());
+            Box::pin(waiting::wait(&core, line, pump, &mut timer, may_go)).await
         }
     };
     let permits = permits.inspect_err(|stop| leave.refused(&core, stop))?;

@@ -188,11 +188,11 @@ impl<'a> Attempts<'a> {
     /// One attempt, which may try several endpoints but sends the request once.
     pub(crate) async fn attempt(&mut self) -> Result<Reply, Fault> {
         let result = self.at_endpoints().await;
-        let waits = self
-            .pump
-            .as_ref()
-            .is_some_and(|pump| pump.waits_for_client());
-        self.leave.tell(self.core, &result, waits);
+        let pump = self.pump.as_ref();
+        let waits = pump.is_some_and(|pump| pump.waits_for_client());
+        // A bound that was over before any endpoint was tried is nobody's failure.
+        let is_sent = self.tried.count() > 0;
+        self.leave.tell(self.core, &result, waits || !is_sent);
         let Some(trail) = self.trail else {
             return result;
         };
@@ -223,6 +223,7 @@ impl<'a> Attempts<'a> {
         let now_us = self.core.now.last_us();
         self.attempt_at_us = now_us.saturating_add(self.lane.0.route.attempt_us);
         self.waits = None;
+        self.tried = Tried::default();
         let (first_us, reason) = self.bounds.first();
         if first_us <= now_us {
             // A deadline that had passed when the request came: nobody waits for the answer.
@@ -231,7 +232,6 @@ impl<'a> Attempts<'a> {
         let lane = Rc::clone(&self.lane.0);
         // Of several endpoints the last one's trouble is told. A policy has at least one.
         let mut unreached = Unreached::Name;
-        self.tried = Tried::default();
         self.connect_until_us = None;
         while self.tried.count() < ENDPOINTS_TRIED_MAX
             && let Some((index, pool)) = self.choose(&lane)

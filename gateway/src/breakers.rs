@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use compartment::breaker::{Breaker, BreakerFigures, BreakerState, Change, Outcome, Pass};
 use compartment::policy::Policy;
-use compartment::{Rejection, RetryRefusal, refuse_by_breaker};
+use compartment::{Refusal, Rejection, RetryRefusal, refuse_by_breaker};
 use telemetry::names::event;
 
 use crate::attempt::{Fault, Reply};
@@ -73,29 +73,32 @@ impl Deref for OfRoute {
 #[derive(Debug)]
 pub(crate) struct Leave {
     pass: Pass<OfRoute>,
-    lane: OnRoute,
-    /// The whole exchange ends by the caller's own deadline, which says nothing of the upstream.
+    /// The whole exchange ends by the caller's own deadline, or spent some of its time in our own
+    /// line: that it ends by its bound says nothing of the upstream.
     is_hurried: bool,
     /// The last attempt was answered well.
     is_answered: bool,
 }
 
 /// Asks the breaker of the lane's upstream. A refusal counts there and nowhere else.
-pub(crate) fn ask(core: &Core, lane: &OnRoute, is_hurried: bool) -> Result<Leave, Stop> {
+pub(crate) fn ask(core: &Core, lane: &OnRoute, is_hurried: bool) -> Result<Leave, Refusal> {
     let (answer, change) = Breaker::ask(OfRoute(lane.clone()), core.now.last_us());
     tell(lane.0.route.passage.upstream().key(), change);
     match answer {
         Ok(pass) => Ok(Leave {
             pass,
-            lane: lane.clone(),
             is_hurried,
             is_answered: false,
         }),
-        Err(shut) => Err(Stop::from(refuse_by_breaker(lane, shut.wait_us))),
+        Err(shut) => Err(refuse_by_breaker(lane, shut.wait_us)),
     }
 }
 
 impl Leave {
+    fn lane(&self) -> &OnRoute {
+        &self.pass.holder().0
+    }
+
     /// The request waits for something that is not the upstream: no place of a probe waits with it.
     pub(crate) fn rest(&mut self) {
         self.pass.rest();
@@ -111,13 +114,13 @@ impl Leave {
     }
 
     /// On its turn after a wait: what held when it came may not hold any more.
-    pub(crate) fn again(&mut self, core: &Core) -> Result<(), Stop> {
-        *self = ask(core, &self.lane.clone(), self.is_hurried)?;
+    pub(crate) fn again(&mut self, core: &Core) -> Result<(), Refusal> {
+        *self = ask(core, &self.lane().clone(), true)?;
         Ok(())
     }
 
-    /// One attempt is over. `waits`: for bytes that the client has not sent, so that the time it
-    /// took was the client's.
+    /// One attempt is over. `waits`: for bytes that the client has not sent, or for nobody yet, so
+    /// that the time it took was not the upstream's.
     pub(crate) fn tell(&mut self, core: &Core, result: &Result<Reply, Fault>, waits: bool) {
         self.is_answered = false;
         let outcome = match result {
@@ -133,7 +136,7 @@ impl Leave {
             Outcome::Failed => core.now.read_us(),
         };
         let change = self.pass.tell(outcome, now_us);
-        tell(self.lane.0.route.passage.upstream().key(), change);
+        tell(self.lane().0.route.passage.upstream().key(), change);
     }
 
     /// A limit refused the request, or its wait came to nothing.
@@ -143,7 +146,7 @@ impl Leave {
         };
         if speaks_of_all(rejection) {
             let change = self.pass.refused(core.now.last_us());
-            tell(self.lane.0.route.passage.upstream().key(), change);
+            tell(self.lane().0.route.passage.upstream().key(), change);
         }
     }
 
@@ -155,7 +158,7 @@ impl Leave {
     /// What goes with the body of an answer that began well.
     pub(crate) fn of_body(&self) -> Option<OfBody> {
         self.is_answered.then(|| OfBody {
-            lane: self.lane.clone(),
+            lane: self.lane().clone(),
             era: self.pass.era(),
         })
     }

@@ -5,11 +5,10 @@
 //! never keep a request in line that could not use a slot any more.
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use compartment::{Permits, Rejection, Waiting};
+use compartment::{Permits, Refusal, Rejection, Waiting};
 
 use crate::attempt::Fault;
 use crate::core::{Core, OnRoute};
@@ -51,13 +50,13 @@ enum End {
     Refused(Rejection),
 }
 
-/// Waits for the request's turn.
+/// Waits for the request's turn, on which `may_go` has the last word.
 pub(crate) async fn wait(
     core: &Core,
-    waiting: Waiting<OnRoute>,
-    patience: Patience,
+    (waiting, patience): (Waiting<OnRoute>, Patience),
     pump: Option<&Rc<Pump>>,
     timer: &mut Timer,
+    mut may_go: impl FnMut() -> Result<(), Refusal>,
 ) -> Result<Permits<OnRoute>, Stop> {
     let (at_us, end) = patience.first(waiting.useful_until_us());
     let mut waiting = Some(waiting);
@@ -67,7 +66,7 @@ pub(crate) async fn wait(
         };
         // The permits of a granted turn count from here.
         core.now.read_us();
-        if let Poll::Ready(turn) = Pin::new(place).poll(cx) {
+        if let Poll::Ready(turn) = place.poll_asking(cx, &mut may_go) {
             return Poll::Ready(turn.map_err(Stop::from));
         }
         if let Some(Err(fault)) = pump.map(|pump| pump.fill(cx)) {
@@ -79,7 +78,9 @@ pub(crate) async fn wait(
         // Taken out: it ends here, one way or the other.
         let place = waiting.take();
         Poll::Ready(match (end, place) {
-            (End::Refused(why), Some(place)) => place.give_up(why).map_err(Stop::from),
+            (End::Refused(why), Some(place)) => {
+                place.give_up_asking(why, &mut may_go).map_err(Stop::from)
+            }
             (End::Total, _) | (End::Refused(_), None) => Err(Stop::from(Reason::TotalTimeout)),
         })
     })

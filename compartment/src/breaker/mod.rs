@@ -16,8 +16,8 @@ mod pass;
 mod state;
 
 use std::ops::Deref;
-use std::time::Duration;
 
+use crate::numbers::whole_us;
 use crate::policy::{BreakerRules, ForcedBreaker};
 use crate::sync::{AtomicU64, Mutex, Ordering, OwnLine, lock};
 
@@ -319,10 +319,9 @@ impl Breaker {
     }
 }
 
-fn whole_us(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod laws;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;

@@ -89,6 +89,11 @@ impl<H: Deref<Target = Breaker>> Pass<H> {
         }
     }
 
+    /// By which its breaker is found.
+    pub fn holder(&self) -> &H {
+        &self.holder
+    }
+
     /// In which era it was let through.
     pub fn era(&self) -> u64 {
         self.era

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proptest::prelude::*;
-
 use super::*;
 use crate::policy::Millionths;
 
-const SECOND: u64 = 1_000_000;
+pub(super) const SECOND: u64 = 1_000_000;
 
-fn rules() -> BreakerRules {
+pub(super) fn rules() -> BreakerRules {
     BreakerRules {
         failure_rate: Millionths(500_000),
         calls: 20,
@@ -21,22 +19,22 @@ fn rules() -> BreakerRules {
 }
 
 /// A breaker and the time.
-struct Bench {
+pub(super) struct Bench {
     breaker: Arc<Breaker>,
-    now_us: u64,
+    pub(super) now_us: u64,
 }
 
-type Through = Pass<Arc<Breaker>>;
+pub(super) type Through = Pass<Arc<Breaker>>;
 
 impl Bench {
-    fn new(rules: &BreakerRules) -> Self {
+    pub(super) fn new(rules: &BreakerRules) -> Self {
         let breaker = Arc::new(Breaker::new());
         let change = breaker.set(Some(rules), None, 0);
         assert_eq!(change, None, "rules are no change of state");
         Self { breaker, now_us: 0 }
     }
 
-    fn ask(&self) -> Result<Through, Shut> {
+    pub(super) fn ask(&self) -> Result<Through, Shut> {
         Breaker::ask(Arc::clone(&self.breaker), self.now_us).0
     }
 
@@ -48,7 +46,7 @@ impl Bench {
         (0..times).for_each(|n| assert_eq!(self.tell(outcome), None, "call {n}"));
     }
 
-    fn state(&self) -> BreakerState {
+    pub(super) fn state(&self) -> BreakerState {
         self.breaker.state()
     }
 
@@ -331,64 +329,38 @@ fn rules_change_while_it_is_open() {
     bench.tells(Outcome::Failed, 100);
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Act {
-    Ask,
-    End(usize, Option<Outcome>),
-    Pass(u64),
-}
-
-fn acts() -> impl Strategy<Value = Vec<Act>> {
-    let outcome = prop_oneof![
-        Just(Some(Outcome::Answered)),
-        Just(Some(Outcome::Failed)),
-        Just(None)
-    ];
-    let act = prop_oneof![
-        4 => Just(Act::Ask),
-        4 => (0..8_usize, outcome).prop_map(|(at, outcome)| Act::End(at, outcome)),
-        1 => (0..3 * SECOND).prop_map(Act::Pass),
-    ];
-    prop::collection::vec(act, 0..400)
-}
-
-proptest! {
-    /// Whatever happens: no more probes of one era than there are places, and once all that is
-    /// out has ended, it takes at most the time of being open until something passes.
-    #[test]
-    fn probes_never_exceed_their_number_and_nothing_is_stuck(acts in acts()) {
-        let own = BreakerRules { calls: 4, open: Duration::from_secs(1), probes: 2, ..rules() };
-        let mut bench = Bench::new(&own);
-        let mut out: Vec<Through> = Vec::new();
-        let mut eras = std::collections::BTreeMap::<u64, (u32, u32)>::new();
-        for act in acts {
-            match act {
-                Act::Ask => {
-                    if let Ok(pass) = bench.ask() {
-                        if bench.state() == BreakerState::HalfOpen {
-                            let (places, _) = eras.entry(pass.era()).or_default();
-                            *places += 1;
-                            prop_assert!(*places <= 2, "{eras:?}");
-                        }
-                        out.push(pass);
-                    }
-                }
-                Act::End(at, outcome) if at < out.len() => {
-                    let mut pass = out.remove(at);
-                    let change = outcome.and_then(|outcome| pass.tell(outcome, bench.now_us));
-                    if let (None, Some((places, _))) = (outcome, eras.get_mut(&pass.era())) {
-                        *places -= 1;
-                    }
-                    if let Some(change) = change {
-                        prop_assert!(change.from != change.to);
-                    }
-                }
-                Act::End(..) => {}
-                Act::Pass(us) => bench.now_us += us,
+/// Its place goes to others, what it tells counts in no probes' answers, and a failure counts.
+#[test]
+fn a_probe_that_rests_has_given_its_place_on() {
+    for outcome in [Outcome::Answered, Outcome::Failed] {
+        let mut bench = Bench::new(&rules());
+        let mut probes = bench.half_open();
+        assert!(bench.ask().is_err());
+        let rests = &mut probes[0];
+        assert!(rests.is_probe() && rests.is_good());
+        rests.rest();
+        assert!(!rests.is_probe() && !rests.is_good());
+        // Once only: it had one place.
+        rests.rest();
+        let mut other = bench.ask().unwrap();
+        assert!(bench.ask().is_err(), "one place was given on, not two");
+        assert_eq!(probes[1].tell(Outcome::Answered, bench.now_us), None);
+        assert_eq!(probes[2].tell(Outcome::Answered, bench.now_us), None);
+        let change = probes[0].tell(outcome, bench.now_us);
+        match outcome {
+            Outcome::Answered => {
+                assert_eq!((change, bench.state()), (None, BreakerState::HalfOpen));
+                let closed = other.tell(Outcome::Answered, bench.now_us).unwrap();
+                assert_eq!(closed.to, BreakerState::Closed);
             }
+            Outcome::Failed => assert_eq!(change.unwrap().to, BreakerState::Open),
         }
-        out.clear();
-        bench.now_us += SECOND;
-        prop_assert!(bench.ask().is_ok(), "stuck in {:?}", bench.state());
     }
+    // Of one that is no probe it is nothing.
+    let bench = Bench::new(&rules());
+    let mut plain = bench.ask().unwrap();
+    plain.rest();
+    assert!(plain.is_good());
+    assert_eq!(plain.tell(Outcome::Answered, 0), None);
+    assert_eq!(bench.breaker.figures(0).unwrap().calls, 1);
 }

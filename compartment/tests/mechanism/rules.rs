@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use compartment::{
     ABSENT_US, CELL_IDLE_US, CELLS_PER_ROUTE_MAX, Caller, CellCache, Class, Hull, Limit, Permits,
-    QUEUE_STANDING_US, Rejection, Waiting,
+    QUEUE_STANDING_US, Rejection, Waiting, refuse_by_breaker,
 };
 
 use crate::support::*;
@@ -604,6 +604,45 @@ fn a_waiter_refused_further_up_counts_there_and_as_left_here() {
         (1, 0, 0)
     );
     identities(&hull);
+}
+
+/// What the host says on the turn comes before the levels above: nothing was admitted, no time
+/// held, and the slot goes on to the next in line.
+#[test]
+fn a_waiter_that_the_host_turns_away_on_its_turn_was_never_admitted() {
+    let hull = Hull::new();
+    let snapshot = Snapshot::of(&hull, &policy(9, 0, &[FREE], &[route("a", 1).queue(9)]));
+    let turned_away = || Err(refuse_by_breaker(&snapshot.lane(0, false), 7));
+    for gives_up in [false, true] {
+        let held = admitted(snapshot.anybody(0)).unwrap();
+        let mut first = waiting(snapshot.anybody(0)).unwrap();
+        let mut second = waiting(snapshot.anybody(0)).unwrap();
+        let before = ["route/a", "upstream/u0", "gateway"].map(|key| figures(&hull, key).unwrap());
+        drop(held);
+        let context = &mut Context::from_waker(Waker::noop());
+        let turn = match gives_up {
+            false => first.poll_asking(context, turned_away),
+            true => Poll::Ready(first.give_up_asking(Rejection::QueueTimeout, turned_away)),
+        };
+        let Poll::Ready(Err(refusal)) = turn else {
+            panic!("not refused")
+        };
+        assert_eq!(why(&refusal), ("breaker_open", "upstream/u0"));
+        assert_eq!(refusal.drain_us, 7);
+        let [route, upstream, gateway] =
+            ["route/a", "upstream/u0", "gateway"].map(|key| figures(&hull, key).unwrap());
+        for (now, before) in [&route, &upstream, &gateway].into_iter().zip(&before) {
+            assert_eq!(now.admitted, before.admitted, "{}", now.key);
+            assert_eq!(now.hold.count(), before.hold.count() + 1, "{}", now.key);
+        }
+        assert_eq!(upstream.arrived, before[1].arrived + 1);
+        assert_eq!(gateway.arrived, before[2].arrived);
+        let left = (route.left_queue, route.rejected.len());
+        assert_eq!(left, (before[0].left_queue + 1, 0));
+        // A turn that has not come is not asked about.
+        drop(granted(&mut second));
+        all_returned(&hull);
+    }
 }
 
 #[test]

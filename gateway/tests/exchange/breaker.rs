@@ -172,14 +172,48 @@ fn who_waited_is_asked_again_on_its_turn() {
     eventually("in line", || bench.figures("route/line")["queued"] == 1);
     open(&bench);
     let arrived = bench.stub.arrived();
+    let before = ["upstream/weak", "route/line"].map(|key| bench.figures(key));
     drop(held);
     assert!(is_refused(&waiter.answer()));
     assert_eq!(bench.stub.arrived(), arrived);
     eventually("nothing left", || bench.in_flight("upstream/weak") == 0);
-    let upstream = bench.figures("upstream/weak");
-    let count = |name: &str| upstream[name].as_u64().unwrap();
-    assert_eq!(upstream["rejected"]["breaker_open"], 1);
-    assert_eq!(count("arrived"), count("admitted") + 1);
+    let now = ["upstream/weak", "route/line"].map(|key| bench.figures(key));
+    let more = |at: usize, name: &str| {
+        let count = |of: &Value| of[name].as_u64().unwrap();
+        count(&now[at]) - count(&before[at])
+    };
+    assert_eq!(now[0]["rejected"]["breaker_open"], 1);
+    assert_eq!((more(0, "arrived"), more(0, "admitted")), (1, 0));
+    let of_route = ["admitted", "left_queue", "completed"].map(|name| more(1, name));
+    assert_eq!(
+        of_route,
+        [0, 1, 1],
+        "one was completed, which had held the slot"
+    );
+    assert_eq!(more(0, "completed"), 1);
+}
+
+/// What is left of a request's time after our own line says nothing of the upstream.
+#[test]
+fn who_waited_and_is_late_is_no_failure_of_the_upstream() {
+    let timeout = "compartment = { limit = 5, queue = 5, queue_wait = \"10s\" }\n\
+                   [routes.timeout]\ntotal = \"2s\"";
+    let bench = bench(&[("line", timeout)]);
+    let held: Vec<_> = (0..5).map(|_| bench.send(get("/line", "hold"))).collect();
+    eventually("held", || bench.stub.arrived() == 5);
+    let waiters: Vec<_> = (0..5).map(|_| bench.send(get("/line", "hold"))).collect();
+    eventually("in line", || bench.figures("route/line")["queued"] == 5);
+    drop(held);
+    eventually("their turn", || bench.stub.arrived() == 10);
+    for mut waiter in waiters {
+        let answer = waiter.answer();
+        assert_eq!(answer.field("x-bulkhead-reason"), Some("total_timeout"));
+    }
+    let now = breaker(&bench);
+    assert_eq!(
+        (&now["state"], &now["opened"]),
+        (&"closed".into(), &0.into())
+    );
 }
 
 /// A head without the body that it promises.
