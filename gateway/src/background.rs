@@ -26,6 +26,8 @@ use crate::watch::Watch;
 const BLOCKING_THREADS_MAX: usize = 16;
 /// How often compartments that nobody needs any more are looked for.
 const SWEEP_PERIOD: Duration = Duration::from_secs(5);
+/// How often files of roots are read again.
+const ROOTS_PERIOD: Duration = Duration::from_secs(5);
 /// How often it is looked whether all permits come back.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
 
@@ -64,7 +66,8 @@ impl Background {
                 // None of the others ends; the last one ends them, between two steps.
                 tokio::select! {
                     () = source.follow(Arc::clone(&intake), reloaded) => {}
-                    () = sweep(intake) => {}
+                    () = again(SWEEP_PERIOD, Arc::clone(&intake), Intake::sweep) => {}
+                    () = again(ROOTS_PERIOD, intake, Intake::read_roots_again) => {}
                     () = keep_watch(watch) => {}
                     () = checks.keep() => {}
                     () = saturation::watch(reporter) => {}
@@ -89,15 +92,15 @@ impl Background {
     }
 }
 
-/// Tidies the hull on its period, for ever.
-async fn sweep(intake: Arc<Intake>) {
-    let mut period = tokio::time::interval(SWEEP_PERIOD);
+/// Does this on its period, for ever.
+async fn again(period: Duration, intake: Arc<Intake>, what: fn(&Intake)) {
+    let mut period = tokio::time::interval(period);
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         period.tick().await;
         let intake = Arc::clone(&intake);
         // A panic inside is reported by the panic hook; the next period tries again.
-        let _swept = tokio::task::spawn_blocking(move || intake.sweep()).await;
+        let _done = tokio::task::spawn_blocking(move || what(&intake)).await;
     }
 }
 

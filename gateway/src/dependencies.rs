@@ -10,11 +10,14 @@ use std::time::Duration;
 use compartment::Name;
 use compartment::policy::{Endpoint, Fault, Path, Policy, Upstream};
 
-use crate::upstream::{NoTls, Secure, Secured, Target, server_name};
+use crate::upstream::{NoTls, Readers, Secure, Secured, Target, server_name};
 
 /// Every upstream of the policy in force.
 #[derive(Debug, Default)]
-pub(crate) struct Dependencies(Mutex<HashMap<Name, Arc<Dependency>>>);
+pub(crate) struct Dependencies {
+    known: Mutex<HashMap<Name, Arc<Dependency>>>,
+    readers: Arc<Readers>,
+}
 
 /// One upstream.
 #[derive(Debug)]
@@ -39,14 +42,10 @@ pub(crate) type Prepared = Vec<Arc<Dependency>>;
 impl Dependencies {
     /// Makes ready what the policy names. Changes nothing. Blocks: for a thread that serves nobody.
     pub(crate) fn prepare(&self, policy: &Policy) -> Result<Prepared, Vec<Fault>> {
-        let known = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let known = self.known();
         let (mut prepared, mut faults) = (Vec::new(), Vec::new());
         for upstream in &policy.upstreams {
-            match Dependency::new(upstream, known.get(&upstream.id)) {
+            match Dependency::new(upstream, known.get(&upstream.id), &self.readers) {
                 Ok(dependency) => prepared.push(Arc::new(dependency)),
                 Err(fault) => faults.push(fault),
             }
@@ -61,49 +60,49 @@ impl Dependencies {
     pub(crate) fn keep(&self, policy: &Policy, prepared: &Prepared) {
         let ids = policy.upstreams.iter().map(|upstream| upstream.id.clone());
         let all = ids.zip(prepared.iter().cloned()).collect();
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         *kept = all;
+    }
+
+    fn known(&self) -> HashMap<Name, Arc<Dependency>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.clone()
     }
 
     /// Every upstream, by name.
     pub(crate) fn all(&self) -> Vec<(Name, Arc<Dependency>)> {
-        let known = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let known = self.known();
         let mut all: Vec<_> = known.into_iter().collect();
         all.sort_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));
         all
     }
 
-    /// The endpoints that are to be checked, each with its terms.
-    pub(crate) fn checked(&self) -> Vec<(Arc<Target>, CheckTerms)> {
+    /// The upstreams whose endpoints are to be checked, each with its terms.
+    pub(crate) fn checked(&self) -> Vec<(Name, CheckTerms, Arc<Dependency>)> {
         let all = self.all().into_iter();
-        let checked = all.filter_map(|(_, known)| {
+        let checked = all.filter_map(|(name, known)| {
             let terms = known.checks.clone()?;
-            let targets = known.targets.iter();
-            let each = targets.map(move |target| (Arc::clone(target), terms.clone()));
-            Some(each.collect::<Vec<_>>())
+            Some((name, terms, known))
         });
-        checked.flatten().collect()
+        checked.collect()
     }
 
-    /// Reads files of roots again. Blocks, as above.
+    /// Reads files of roots again. Blocks, as above, and a while longer for each file that is on a
+    /// disk that does not answer.
     pub(crate) fn read_again(&self) {
-        let known = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let known = self.known();
         let secure = known.values().filter_map(|known| known.secure.as_ref());
-        secure.for_each(|secure| secure.read_again());
+        secure.for_each(|secure| secure.read_again(&self.readers));
     }
 }
 
 impl Dependency {
-    fn new(upstream: &Upstream, known: Option<&Arc<Self>>) -> Result<Self, Fault> {
-        let secure = secure(upstream, known)?;
+    fn new(
+        upstream: &Upstream,
+        known: Option<&Arc<Self>>,
+        readers: &Arc<Readers>,
+    ) -> Result<Self, Fault> {
+        let secure = secure(upstream, known, readers)?;
         let mut targets = Vec::with_capacity(upstream.endpoints.len());
         for (index, endpoint) in upstream.endpoints.iter().enumerate() {
             let same = known.and_then(|known| known.target(endpoint, secure.as_ref()));
@@ -142,6 +141,7 @@ impl Dependency {
 fn secure(
     upstream: &Upstream,
     known: Option<&Arc<Dependency>>,
+    readers: &Arc<Readers>,
 ) -> Result<Option<Arc<Secure>>, Fault> {
     if !upstream.endpoints.iter().any(|endpoint| endpoint.secure) {
         return Ok(None);
@@ -149,21 +149,22 @@ fn secure(
     let (terms, http2) = (upstream.tls.as_ref(), upstream.http2);
     let kept = known.and_then(|known| known.secure.as_ref());
     if let Some(kept) = kept.filter(|kept| kept.is_for(terms, http2)) {
-        kept.read_again();
         return Ok(Some(Arc::clone(kept)));
     }
     let at = Path::root().key("upstreams").key(upstream.id.as_str());
-    Secure::new(terms, http2).map(Some).map_err(|error| {
-        let (path, value) = match (&error, terms) {
-            (NoTls::NoSystemRoots(_), _) | (_, None) => (at.key("endpoints"), String::new()),
-            (_, Some(terms)) => (at.key("tls").key("ca_file"), format!("{:?}", terms.ca_file)),
-        };
-        Fault {
-            path,
-            value,
-            rule: error.to_string(),
-        }
-    })
+    Secure::new(terms, http2, readers)
+        .map(Some)
+        .map_err(|error| {
+            let (path, value) = match (&error, terms) {
+                (NoTls::NoSystemRoots(_), _) | (_, None) => (at.key("endpoints"), String::new()),
+                (_, Some(terms)) => (at.key("tls").key("ca_file"), format!("{:?}", terms.ca_file)),
+            };
+            Fault {
+                path,
+                value,
+                rule: error.to_string(),
+            }
+        })
 }
 
 fn target(

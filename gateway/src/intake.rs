@@ -124,10 +124,14 @@ impl Intake {
     /// snapshots that nobody reads.
     pub(crate) fn sweep(&self) {
         self.live.sweep();
-        self.live.dependencies.read_again();
         let now_us = self.clock.now_us();
         self.live.hull().sweep(now_us);
         self.live.stale.sweep(now_us, None);
+    }
+
+    /// Reads again what upstreams believe. Apart from the sweep: a disk may not answer.
+    pub(crate) fn read_roots_again(&self) {
+        self.live.dependencies.read_again();
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Identity>> {

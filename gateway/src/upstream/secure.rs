@@ -4,9 +4,9 @@
 //! sessions that are resumed: of one upstream, and of no other. It must never connect to a name
 //! that a certificate does not have, nor fall back to anything weaker.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use compartment::policy::UpstreamTls;
 use rustls::client::WebPkiServerVerifier;
@@ -21,9 +21,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::NoConnection;
+use super::roots::{CA_FILE_BYTES_MAX, READ_MAX, Readers, Reading};
 
-/// Largest file of roots.
-const CA_FILE_BYTES_MAX: u64 = 1024 * 1024;
 const ALPN_HTTP1: &[u8] = b"http/1.1";
 const ALPN_HTTP2: &[u8] = b"h2";
 
@@ -32,6 +31,10 @@ const ALPN_HTTP2: &[u8] = b"h2";
 pub(crate) enum NoTls {
     #[error("cannot be read: {0}")]
     Unreadable(#[from] io::Error),
+    #[error("must be on a disk that answers: it was not read in {} s", READ_MAX.as_secs())]
+    Late,
+    #[error("must wait: too many files on disks that do not answer are being read")]
+    TooManyLate,
     #[error("must be a file of at most {CA_FILE_BYTES_MAX} bytes")]
     NoFile,
     #[error("must hold certificates in PEM: {0}")]
@@ -51,19 +54,26 @@ pub(crate) struct Secure {
     http2: bool,
     /// What the file held.
     pem: Mutex<Vec<u8>>,
+    /// It is read again and has not come yet.
+    late: Mutex<Option<Reading>>,
     /// Changes when the file does. With it go the sessions that older roots let in.
     config: Mutex<Arc<ClientConfig>>,
 }
 
 impl Secure {
     /// Reads the roots. Blocks: for a thread that serves nobody.
-    pub(crate) fn new(terms: Option<&UpstreamTls>, http2: bool) -> Result<Arc<Self>, NoTls> {
-        let pem = terms.map_or(Ok(Vec::new()), |terms| read(&terms.ca_file))?;
+    pub(crate) fn new(
+        terms: Option<&UpstreamTls>,
+        http2: bool,
+        readers: &Arc<Readers>,
+    ) -> Result<Arc<Self>, NoTls> {
+        let pem = terms.map_or(Ok(Vec::new()), |terms| readers.read(&terms.ca_file))?;
         let config = config(terms.is_some().then_some(&pem), http2)?;
         Ok(Arc::new(Self {
             terms: terms.cloned(),
             http2,
             pem: Mutex::new(pem),
+            late: Mutex::default(),
             config: Mutex::new(config),
         }))
     }
@@ -73,11 +83,27 @@ impl Secure {
     }
 
     /// Reads the file of roots again. What cannot be used leaves those that are believed now.
-    pub(crate) fn read_again(&self) {
+    /// Blocks for a while, and once only for a file that does not come.
+    pub(crate) fn read_again(&self, readers: &Arc<Readers>) {
         let Some(terms) = &self.terms else { return };
-        let Ok(pem) = read(&terms.ca_file) else {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        let (is_new, reading) = match late.take() {
+            Some(reading) => (false, Ok(reading)),
+            None => (true, readers.begin(&terms.ca_file)),
+        };
+        let Ok(reading) = reading else { return };
+        let Some(read) = reading.wait(if is_new { READ_MAX } else { Duration::ZERO }) else {
+            if is_new {
+                tracing::warn!(
+                    file = terms.ca_file,
+                    "roots of an upstream are not read in time"
+                );
+            }
+            *late = Some(reading);
             return;
         };
+        drop(late);
+        let Ok(pem) = read else { return };
         let mut known = self.pem.lock().unwrap_or_else(PoisonError::into_inner);
         if *known == pem {
             return;
@@ -120,20 +146,6 @@ impl Secure {
 /// The name that a certificate must have.
 pub(crate) fn server_name(host: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(host.to_owned()).ok()
-}
-
-fn read(path: &str) -> Result<Vec<u8>, NoTls> {
-    // Asked before it is opened: opening a pipe waits for who writes into it.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(NoTls::NoFile);
-    }
-    let file = File::open(path)?;
-    let mut pem = Vec::new();
-    let bytes = file.take(CA_FILE_BYTES_MAX + 1).read_to_end(&mut pem)?;
-    match u64::try_from(bytes).is_ok_and(|bytes| bytes <= CA_FILE_BYTES_MAX) {
-        true => Ok(pem),
-        false => Err(NoTls::NoFile),
-    }
 }
 
 fn config(pem: Option<&Vec<u8>>, http2: bool) -> Result<Arc<ClientConfig>, NoTls> {
