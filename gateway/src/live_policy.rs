@@ -87,8 +87,7 @@ pub(crate) struct LiveRoute {
     pub(crate) streams: Option<LiveStreams>,
     pub(crate) class: Class,
     pub(crate) tenant_limit: Option<Limit>,
-    /// By the index of the plan.
-    pub(crate) plan_limits: HashMap<usize, Limit>,
+    pub(crate) plan_limits: PlanLimits,
     pub(crate) breaker: Arc<Breaker>,
     pub(crate) endpoints: Vec<Arc<Target>>,
     /// What the upstream speaks, by prior knowledge.
@@ -190,7 +189,6 @@ impl Live {
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         retired.extend(old);
         drop(retired);
-        self.budgets.sweep();
         // After the pointer: whoever asks by the new policy finds what belongs to it alone.
         fresh.owners.keep_only(&self.stale, now_us);
         drop(fresh);
@@ -217,6 +215,7 @@ impl Live {
         *retired = kept;
         drop(retired);
         drop(unread);
+        self.budgets.sweep();
         self.steps.sweep();
     }
 
@@ -246,10 +245,12 @@ impl Live {
         self.breakers.apply(&policy, now_us);
         let sides = fittings.streams.into_iter().zip(fittings.fallbacks);
         let ways = fittings.passages.into_iter().zip(sides);
-        let ways = ways.map(|(calls, (streams, fallback))| Ways {
+        let ways = ways.zip(plan_limits(&policy));
+        let ways = ways.map(|((calls, (streams, fallback)), plan_limits)| Ways {
             calls,
             streams,
             fallback,
+            plan_limits,
         });
         let routes = policy.routes.iter().zip(ways).enumerate();
         let routes = routes
@@ -285,14 +286,6 @@ impl Live {
         let terms = route.compartment.stream.as_ref().zip(ways.streams);
         let fallback = self.ladder(policy, prepared, index, route, ways.fallback);
         let http = &policy.gateway.http;
-        let plans = policy.plans.iter().enumerate();
-        let plan_limits = plans.flat_map(|(plan, terms)| {
-            let here = terms
-                .routes
-                .iter()
-                .filter(move |(route, _)| *route == index);
-            here.map(move |&(_, limit)| (plan, limit))
-        });
         let upstream = policy.upstreams.get(route.upstream);
         let upstream_id = upstream.map_or("", |upstream| upstream.id.as_str());
         let name = |name: &String| HeaderName::from_bytes(name.as_bytes()).ok();
@@ -303,7 +296,7 @@ impl Live {
             streams: terms.map(|(terms, way)| LiveStreams::new(terms, way, &route.id)),
             class: route.class,
             tenant_limit: route.compartment.tenant_limit,
-            plan_limits: plan_limits.collect(),
+            plan_limits: ways.plan_limits,
             breaker: self.breakers.of(upstream_id),
             endpoints: prepared
                 .get(route.upstream)
@@ -343,6 +336,23 @@ pub(crate) struct Ways {
     pub(crate) calls: Passage,
     pub(crate) streams: Option<Passage>,
     pub(crate) fallback: Option<Passage>,
+    pub(crate) plan_limits: PlanLimits,
+}
+
+/// A route's, by the index of the plan.
+pub(crate) type PlanLimits = HashMap<usize, Limit>;
+
+/// Those of every route, read in one pass: each plan names a few routes of many.
+fn plan_limits(policy: &Policy) -> Vec<PlanLimits> {
+    let mut all = vec![PlanLimits::new(); policy.routes.len()];
+    for (plan, terms) in policy.plans.iter().enumerate() {
+        for &(route, limit) in &terms.routes {
+            if let Some(here) = all.get_mut(route) {
+                here.insert(plan, limit);
+            }
+        }
+    }
+    all
 }
 
 impl LivePolicy {
@@ -412,5 +422,14 @@ mod tests {
         live.install(2, &Value::Table(Vec::new()), policy(&[one]), 1)
             .unwrap();
         assert!(Arc::ptr_eq(&first, &budget_of(&live)));
+        drop(first);
+        // It goes with the last snapshot that has it: one that is read is not there for nothing.
+        let read = live.current().unwrap();
+        let none = policy(&[route("a", "/a")]);
+        live.install(3, &Value::Table(Vec::new()), none, 1).unwrap();
+        assert_eq!(live.budgets.figures(1).len(), 1);
+        drop(read);
+        live.sweep();
+        assert_eq!(live.budgets.figures(1).len(), 0);
     }
 }

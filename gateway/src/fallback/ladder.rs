@@ -27,7 +27,11 @@ pub(crate) struct Step {
 
 #[derive(Debug)]
 pub(crate) enum What {
-    Stale { age_us_max: u64 },
+    Stale {
+        age_us_max: u64,
+        /// Where its answers lie.
+        begins: Box<[u8]>,
+    },
     Upstream(Arc<LiveRoute>),
     Static(FixedAnswer),
 }
@@ -66,7 +70,15 @@ impl Ladder {
     /// How old a stored answer may be, where some are kept.
     pub(crate) fn age_us_max(&self) -> Option<u64> {
         self.steps.iter().find_map(|step| match &step.what {
-            What::Stale { age_us_max } => Some(*age_us_max),
+            What::Stale { age_us_max, .. } => Some(*age_us_max),
+            What::Upstream(_) | What::Static(_) => None,
+        })
+    }
+
+    /// Where its stored answers lie, where some are kept.
+    pub(crate) fn stale_begins(&self) -> Option<&[u8]> {
+        self.steps.iter().find_map(|step| match &step.what {
+            What::Stale { begins, .. } => Some(&**begins),
             What::Upstream(_) | What::Static(_) => None,
         })
     }

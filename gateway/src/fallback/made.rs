@@ -7,15 +7,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use compartment::policy::{Fallback, HoldUntil, Policy, Route};
+use compartment::policy::{Fallback, HoldUntil, Policy, Route, Upstream};
 use compartment::{Passage, StepFigures};
 
 use super::fixed::FixedAnswer;
 use super::ladder::{Ladder, Step, What};
 use crate::clock::whole_us;
 use crate::dependencies::Prepared;
-use crate::live_policy::{Live, Ways};
+use crate::live_policy::{Live, PlanLimits, Ways};
 use crate::running::Mark;
+use crate::stale;
 
 impl Live {
     /// What the steps of each fallback have done, by the key of its route.
@@ -47,6 +48,11 @@ impl Live {
             let what = match step {
                 Fallback::Stale { age_max } => What::Stale {
                     age_us_max: whole_us(*age_max),
+                    begins: upstream_of(policy, route)
+                        .map(|own| {
+                            stale::begins(route.id.as_str(), own.id.as_str(), &own.endpoints)
+                        })
+                        .unwrap_or_default(),
                 },
                 Fallback::Upstream {
                     upstream, timeout, ..
@@ -55,6 +61,7 @@ impl Live {
                         calls: passage.take()?,
                         streams: None,
                         fallback: None,
+                        plan_limits: PlanLimits::new(),
                     };
                     let there = leads_to(route, *upstream, *timeout);
                     let mut other = self.route(policy, prepared, index, &there, ways);
@@ -74,6 +81,10 @@ impl Live {
         let steps = steps.collect();
         Ladder { steps }
     }
+}
+
+fn upstream_of<'a>(policy: &'a Policy, route: &Route) -> Option<&'a Upstream> {
+    policy.upstreams.get(route.upstream)
 }
 
 /// The route as it would be over another upstream.

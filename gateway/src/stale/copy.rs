@@ -62,12 +62,13 @@ pub(crate) fn length(headers: &HeaderMap, version: Version) -> Option<Option<usi
 
 impl Begun {
     /// The copy of an answer with these fields, as the client gets them. `date`: of an answer
-    /// that has none. `None`: its fields are too large, or there is no room.
+    /// that has none, made when it is needed. `None`: its fields are too large, or there is no
+    /// room.
     pub(crate) fn copy(
         self,
         status: StatusCode,
         headers: &HeaderMap,
-        date: &str,
+        date: impl FnOnce() -> String,
         store: &Store,
     ) -> Option<Copy> {
         let mut room = store.room(&self.slot);
@@ -76,7 +77,7 @@ impl Begun {
             put(&mut fields, name.as_str().as_bytes(), value.as_bytes())?;
         }
         if !self.storable.has_date {
-            put(&mut fields, DATE.as_str().as_bytes(), date.as_bytes())?;
+            put(&mut fields, DATE.as_str().as_bytes(), date().as_bytes())?;
         }
         let bytes = self.length.unwrap_or(ROOM_BYTES);
         let fits = fields.len() <= FIELDS_BYTES_MAX && room.grow(fields.capacity() + bytes);
@@ -217,7 +218,7 @@ mod tests {
     fn fields_come_back_as_they_were_but_for_those_of_one_answer() {
         let store = Store::default();
         let copy = begun(None)
-            .copy(StatusCode::OK, &headers(), "then", &store)
+            .copy(StatusCode::OK, &headers(), || "then".to_owned(), &store)
             .unwrap();
         let mut back = HeaderMap::new();
         put_back(&copy.fields, &mut back).unwrap();
@@ -230,7 +231,7 @@ mod tests {
         let long = "x".repeat(FIELDS_BYTES_MAX);
         let mut large = HeaderMap::new();
         large.insert("x-a", HeaderValue::from_str(&long).unwrap());
-        let copied = begun(None).copy(StatusCode::OK, &large, "", &store);
+        let copied = begun(None).copy(StatusCode::OK, &large, String::new, &store);
         assert!(copied.is_none());
     }
 
@@ -238,7 +239,7 @@ mod tests {
     fn only_a_whole_answer_is_stored_and_none_that_is_too_long() {
         let put = |length: Option<usize>, pieces: &[usize]| {
             let store = Store::default();
-            let copied = begun(length).copy(StatusCode::OK, &headers(), "", &store);
+            let copied = begun(length).copy(StatusCode::OK, &headers(), String::new, &store);
             let mut copy = copied.unwrap();
             let whole = pieces
                 .iter()

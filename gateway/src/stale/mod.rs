@@ -8,17 +8,19 @@ mod copy;
 mod directives;
 mod room;
 mod rules;
+mod shard;
 mod shown;
 mod store;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use compartment::policy::Endpoint;
 use http::header::{AGE, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode, Version};
 
 use crate::core::{Core, OnRoute};
-use crate::live_policy::{LivePolicy, LiveRoute};
+use crate::live_policy::LivePolicy;
 use crate::tenant::Who;
 
 pub(crate) use self::copy::{Begun, Copy};
@@ -71,19 +73,24 @@ impl Asked {
         age_us_max: u64,
     ) -> Option<Self> {
         let (route, people) = (&lane.0.route, &lane.0.people);
-        Some(Self {
-            slot: Slot {
-                owner: people.owner(who)?,
-                target: target(route.id.as_str(), &route.upstream, scheme(route), sent),
-                is_only_owner: who == Who::Nobody,
-            },
+        let slot = Slot {
+            owner: people.owner(who)?,
+            target: target(route.fallback.stale_begins()?, sent),
+            is_only_owner: who == Who::Nobody,
+        };
+        Some(Self::at(slot, sent.method, allows, age_us_max))
+    }
+
+    fn at(slot: Slot, method: &Method, allows: Allows, age_us_max: u64) -> Self {
+        Self {
+            slot,
             allows,
             age_us_max,
             changes: !matches!(
-                *sent.method,
+                *method,
                 Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE
             ),
-        })
+        }
     }
 
     /// The copy of an answer that may be stored, by its head as the upstream sent it.
@@ -165,8 +172,8 @@ pub(crate) fn owner(policy: &LivePolicy, who: Who) -> Option<Owner> {
 }
 
 /// How the upstream is spoken to; its endpoints may differ, and then nothing tells which it was.
-fn scheme(route: &LiveRoute) -> &'static [u8] {
-    let mut secure = route.endpoints.iter().map(|target| target.endpoint.secure);
+fn scheme(endpoints: &[Endpoint]) -> &'static [u8] {
+    let mut secure = endpoints.iter().map(|endpoint| endpoint.secure);
     match (secure.clone().all(|one| one), secure.any(|one| one)) {
         (true, true) => b"https",
         (_, true) => b"http+https",
@@ -174,25 +181,27 @@ fn scheme(route: &LiveRoute) -> &'static [u8] {
     }
 }
 
+/// Where all answers of a route lie, by its upstream. Made once: it is the same for each request.
+pub(crate) fn begins(route: &str, upstream: &str, endpoints: &[Endpoint]) -> Box<[u8]> {
+    ended([route.as_bytes(), upstream.as_bytes(), scheme(endpoints)]).into_boxed_slice()
+}
+
 /// Every part that two requests can differ in, each ended by a byte that none has in it.
-fn target(route: &str, upstream: &str, scheme: &[u8], sent: Sent<'_>) -> Box<[u8]> {
+fn target(begins: &[u8], sent: Sent<'_>) -> Box<[u8]> {
     let authority = sent.headers.get(HOST).map(HeaderValue::as_bytes);
     let path = sent.uri.path_and_query().map_or("/", |path| path.as_str());
-    let parts = [
-        route.as_bytes(),
-        upstream.as_bytes(),
-        scheme,
-        authority.unwrap_or_default(),
-        // HEAD is answered from what GET was.
-        b"GET",
-        path.as_bytes(),
-    ];
-    let mut target = Vec::with_capacity(parts.iter().map(|part| part.len() + 1).sum());
+    // HEAD is answered from what GET was.
+    let own = ended([authority.unwrap_or_default(), b"GET", path.as_bytes()]);
+    [begins, &own].concat().into_boxed_slice()
+}
+
+fn ended(parts: [&[u8]; 3]) -> Vec<u8> {
+    let mut all = Vec::with_capacity(parts.iter().map(|part| part.len() + 1).sum());
     for part in parts {
-        target.extend_from_slice(part);
-        target.push(0);
+        all.extend_from_slice(part);
+        all.push(0);
     }
-    target.into_boxed_slice()
+    all
 }
 
 /// The copy of an answer of a route that keeps some.
@@ -202,9 +211,9 @@ pub(crate) fn copy(
     core: &Core,
 ) -> Option<Box<Copy>> {
     let begun = begun?;
-    let at = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(core.unix_ns(begun.head_us));
-    let date = httpdate::fmt_http_date(at);
-    let copy = begun.copy(head.status, &head.headers, &date, &core.live.stale);
+    let since = std::time::Duration::from_nanos(core.unix_ns(begun.head_us));
+    let date = || httpdate::fmt_http_date(std::time::UNIX_EPOCH + since);
+    let copy = begun.copy(head.status, &head.headers, date, &core.live.stale);
     copy.map(Box::new)
 }
 

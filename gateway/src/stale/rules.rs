@@ -85,11 +85,12 @@ pub(crate) fn storable(
     headers: &HeaderMap,
     came: Came,
 ) -> Option<Storable> {
-    let said = directives::read(headers);
-    if !allows.store || !is_kept(status) || forbids(said) || headers.contains_key(SET_COOKIE) {
+    // What costs nothing to ask comes first: most answers are none to be stored.
+    if !allows.store || !is_kept(status) || headers.contains_key(SET_COOKIE) {
         return None;
     }
-    if allows.is_personal && !said.public {
+    let said = directives::read(headers);
+    if forbids(said) || (allows.is_personal && !said.public) {
         return None;
     }
     let apparent_us = match headers.get(DATE) {

@@ -65,16 +65,30 @@ fn asked(call: &Call, method: &Method) -> Option<Asked> {
         uri: &uri,
         headers: &headers,
     };
-    Some(Asked {
-        slot: Slot {
-            owner: call.owner.clone()?,
-            target: target("r", "u", b"http", sent),
-            is_only_owner: false,
-        },
-        allows: Allows::of(method, &headers, false),
-        age_us_max: 60 * SECOND_US,
-        changes: !matches!(*method, Method::GET | Method::HEAD),
-    })
+    let slot = Slot {
+        owner: call.owner.clone()?,
+        target: target(&begins("r", "u", &[]), sent),
+        is_only_owner: false,
+    };
+    let allows = Allows::of(method, &headers, false);
+    Some(Asked::at(slot, method, allows, 60 * SECOND_US))
+}
+
+fn call_of(owner: Option<Owner>) -> Call {
+    Call {
+        owner,
+        path: "/a",
+        host: "h",
+        fields: Vec::new(),
+    }
+}
+
+fn private(vary: &'static str, age_s: u64) -> Answer {
+    Answer {
+        vary,
+        is_public: false,
+        age_s,
+    }
 }
 
 fn store_it(store: &Store, call: &Call, answer: &Answer, body: &str) {
@@ -102,7 +116,8 @@ fn store_it(store: &Store, call: &Call, answer: &Answer, body: &str) {
         return;
     };
     let begun = asked.begin(&head, &headers(call), Version::HTTP_11, came);
-    let copy = begun.and_then(|begun| begun.copy(StatusCode::OK, &head.headers, "then", store));
+    let copy = begun
+        .and_then(|begun| begun.copy(StatusCode::OK, &head.headers, || "then".to_owned(), store));
     if let Some(mut copy) = copy {
         copy.take(&Bytes::copy_from_slice(body.as_bytes()));
         copy.end(store);
@@ -209,17 +224,8 @@ proptest! {
 fn a_tenant_that_comes_back_with_other_credentials_is_another_one() {
     let store = Store::default();
     let before = owners(&[tenant("a", &[[1; 32]]), tenant("b", &[[2; 32]])]);
-    let mut call = Call {
-        owner: before.tenants[0].clone(),
-        path: "/a",
-        host: "h",
-        fields: Vec::new(),
-    };
-    let answer = Answer {
-        vary: "",
-        is_public: false,
-        age_s: 0,
-    };
+    let mut call = call_of(before.tenants[0].clone());
+    let answer = private("", 0);
     store_it(&store, &call, &answer, "of the first");
     assert!(given(&store, &call, SECOND_US).is_some());
     // The same in another order is the same; one key more or less is another tenant.
@@ -253,25 +259,36 @@ fn a_tenant_that_comes_back_with_other_credentials_is_another_one() {
 fn what_was_changed_is_not_given_again() {
     let store = Store::default();
     let owners = owners(&[tenant("a", &[])]);
-    let call = Call {
-        owner: owners.tenants[0].clone(),
-        path: "/a",
-        host: "h",
-        fields: Vec::new(),
-    };
-    let answer = Answer {
-        vary: "accept",
-        is_public: false,
-        age_s: 0,
-    };
-    let post = asked(&call, &Method::POST).unwrap();
-    for (status, stays) in [(500, true), (404, true), (204, false), (303, false)] {
+    let call = call_of(owners.tenants[0].clone());
+    let answer = private("accept", 0);
+    let stays = |method: &Method, status: u16| {
         store_it(&store, &call, &answer, "x");
-        post.answered(&store, StatusCode::from_u16(status).unwrap());
-        assert_eq!(given(&store, &call, SECOND_US).is_some(), stays, "{status}");
+        let asked = asked(&call, method).unwrap();
+        asked.answered(&store, StatusCode::from_u16(status).unwrap());
+        given(&store, &call, SECOND_US).is_some()
+    };
+    let changes = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+    for method in changes
+        .into_iter()
+        .chain([Method::from_bytes(b"PURGE").unwrap()])
+    {
+        for (status, want) in [(500, true), (404, true), (204, false), (303, false)] {
+            assert_eq!(stays(&method, status), want, "{method} {status}");
+        }
     }
+    for method in [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE] {
+        assert!(stays(&method, 200), "{method}");
+    }
+    // Another target of the same owner, and the same of another, stay.
     store_it(&store, &call, &answer, "x");
-    asked(&call, &Method::GET)
+    let mut others = call.clone();
+    others.path = "/a/b";
+    asked(&others, &Method::POST)
+        .unwrap()
+        .answered(&store, StatusCode::OK);
+    others = call.clone();
+    others.owner = Some(Arc::from(b"b".as_slice()));
+    asked(&others, &Method::POST)
         .unwrap()
         .answered(&store, StatusCode::OK);
     assert!(given(&store, &call, SECOND_US).is_some());
@@ -281,17 +298,8 @@ fn what_was_changed_is_not_given_again() {
 fn a_stored_answer_says_how_old_it_is() {
     let store = Store::default();
     let owners = owners(&[tenant("a", &[])]);
-    let call = Call {
-        owner: owners.tenants[0].clone(),
-        path: "/a",
-        host: "h",
-        fields: Vec::new(),
-    };
-    let answer = Answer {
-        vary: "",
-        is_public: false,
-        age_s: 3,
-    };
+    let call = call_of(owners.tenants[0].clone());
+    let answer = private("", 3);
     store_it(&store, &call, &answer, "body");
     let given = given(&store, &call, 3 * SECOND_US + 1).unwrap();
     let field = |name: &str| given.headers()[name].to_str().unwrap();
