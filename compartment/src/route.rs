@@ -76,33 +76,29 @@ impl Ask {
 
 impl Route {
     pub(crate) fn new(name: &Name, make: Make<'_>) -> Self {
+        Self::with(&Key::Route(name.clone()), Some(Credit::new()), name, make)
+    }
+
+    fn with(key: &Key, credit: Option<Credit>, name: &Name, make: Make<'_>) -> Self {
         Self {
-            slots: make.slots(&Key::Route(name.clone())),
+            slots: make.slots(key),
             cells: TenantCells::new(make.id, name.clone()),
             ghosts: Ghosts::new(),
             queue: Queue::default(),
             spare: Arc::clone(make.spare),
-            credit: Some(Credit::new()),
+            credit,
         }
     }
 
     /// The slots of a route's long-lived exchanges, which would use up any credit. Their
     /// tenants' cells are the route's.
     pub(crate) fn of_streams(name: &Name, make: Make<'_>) -> Self {
-        Self {
-            slots: make.slots(&Key::Stream(name.clone())),
-            credit: None,
-            ..Self::new(name, make)
-        }
+        Self::with(&Key::Stream(name.clone()), None, name, make)
     }
 
     /// The slots of what a route asks another dependency for, which no tenant has a part of.
     pub(crate) fn of_fallback(name: &Name, make: Make<'_>) -> Self {
-        Self {
-            slots: make.slots(&Key::Fallback(name.clone())),
-            credit: None,
-            ..Self::new(name, make)
-        }
+        Self::with(&Key::Fallback(name.clone()), None, name, make)
     }
 
     pub(crate) fn word(&self) -> &Word {

@@ -22,16 +22,11 @@ impl Rosters {
         spare: &Arc<OwnLine<Spare>>,
         now_us: u64,
     ) -> Vec<Option<Arc<Route>>> {
-        let make = Make {
-            id: self.next_id,
-            cores: self.cores,
-            now_us,
-            spare,
-        };
         let numbers = |asked: &policy::Route| {
             let limit = asked.compartment.stream?.limit;
             Some(Numbers::of_streams(&asked.compartment, limit))
         };
+        let make = self.make(spare, now_us);
         let (sides, last_id) = side(&mut self.streams, policy, make, numbers, Route::of_streams);
         self.next_id = last_id;
         sides
@@ -44,22 +39,21 @@ impl Rosters {
         spare: &Arc<OwnLine<Spare>>,
         now_us: u64,
     ) -> Vec<Option<Arc<Route>>> {
-        let make = Make {
+        let numbers = |asked: &policy::Route| asked.fallback_limit().map(Numbers::of_fallback);
+        let make = self.make(spare, now_us);
+        let all = &mut self.fallbacks;
+        let (sides, last_id) = side(all, policy, make, numbers, Route::of_fallback);
+        self.next_id = last_id;
+        sides
+    }
+
+    fn make<'a>(&self, spare: &'a Arc<OwnLine<Spare>>, now_us: u64) -> Make<'a> {
+        Make {
             id: self.next_id,
             cores: self.cores,
             now_us,
             spare,
-        };
-        let numbers = |asked: &policy::Route| asked.fallback_limit().map(Numbers::of_fallback);
-        let (sides, last_id) = side(
-            &mut self.fallbacks,
-            policy,
-            make,
-            numbers,
-            Route::of_fallback,
-        );
-        self.next_id = last_id;
-        sides
+        }
     }
 
     /// All that stand beside a route, also of those that no policy names any more.

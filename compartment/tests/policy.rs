@@ -310,6 +310,7 @@ const WRONG_VALUES: &str = r#"
 /routes/1/fallback | [{ kind = "static", status = 204, body = "x" }] | =[0].body | "x" | no body
 /routes/1/fallback | [{ kind = "static", content_type = "\n" }] | =[0].content_type | "\n" | media
 /routes/1/fallback | [{ kind = "static" }, { kind = "static" }] | =[1] |  | never reached
+/routes/1/fallback | [3, 3, 3, 3] | = | 4 entries | at most 3
 "#;
 
 /// One wrong value at a time: path, value, rule.
@@ -373,7 +374,31 @@ fn a_ladder_that_cannot_answer_or_goes_in_a_circle_is_refused() {
             "[{ kind = \"static\", headers = { host = \"x\" } }]".to_owned(),
             "[0].headers.host",
             "\"host\"",
-            "routing",
+            "the host",
+        ),
+        (
+            "[{ kind = \"static\", headers = { Content_Length = \"3\" } }]".to_owned(),
+            "[0].headers.Content_Length",
+            "\"Content_Length\"",
+            "framing",
+        ),
+        (
+            "[{ kind = \"static\", headers = { X_Request_Id = \"3\" } }]".to_owned(),
+            "[0].headers.X_Request_Id",
+            "\"X_Request_Id\"",
+            "gateway's own",
+        ),
+        (
+            "[{ kind = \"static\", headers = { x-a = \"1\", X-A = \"2\" } }]".to_owned(),
+            "[0].headers.X-A",
+            "\"X-A\"",
+            "named twice",
+        ),
+        (
+            "[{ kind = \"static\", headers = { Content-Type = \"a/b\" } }]".to_owned(),
+            "[0].headers.Content-Type",
+            "",
+            "by itself",
         ),
         (
             "[{ kind = \"static\", headers = { x-a = \" \" } }]".to_owned(),

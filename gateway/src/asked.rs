@@ -237,14 +237,14 @@ impl Asked {
             headers.extend(self.host(&uri).map(|host| (HOST, host)));
         }
         head::count_forward(&method, &mut headers);
-        let trailers = self.lane.0.route.http2 && headers::accepts_trailers(&headers);
+        let reads_trailers = self.may_be_sent_again() && headers::accepts_trailers(&headers);
         headers::to_upstream(&mut headers, &sender, &visit.core.ids);
         let tenants = &self.snapshot.policy.tenants;
         tenants.drop_others(&mut headers, sender.tenant);
         if let Some(fields) = &self.lane.0.route.fields {
             fields.to_upstream(&mut headers);
         }
-        if trailers {
+        if reads_trailers && self.lane.0.route.http2 {
             upstream::accept_trailers(&mut headers);
         }
         if has_body && !matches!(self.framing, Framing::Length(_)) {
@@ -258,6 +258,7 @@ impl Asked {
             method,
             uri: self.rewritten.take().map_or(uri, |rewritten| *rewritten),
             headers,
+            reads_trailers,
         }
     }
 
@@ -265,11 +266,7 @@ impl Asked {
         if let Some(authority) = sent.authority() {
             return HeaderValue::from_str(authority.as_str()).ok();
         }
-        let endpoint = &self.lane.0.route.endpoints.first()?.endpoint;
-        let host = match endpoint.host.contains(':') {
-            true => format!("[{}]:{}", endpoint.host, endpoint.port),
-            false => format!("{}:{}", endpoint.host, endpoint.port),
-        };
-        HeaderValue::try_from(host).ok()
+        let first = self.lane.0.route.endpoints.first()?;
+        HeaderValue::try_from(first.endpoint.authority()).ok()
     }
 }

@@ -328,7 +328,8 @@ fn seconds(us: u64) -> f64 {
 mod tests {
     use std::collections::BTreeMap;
 
-    use compartment::{Limit, Rejection};
+    use compartment::breaker::BreakerFigures;
+    use compartment::{Limit, Rejection, RetryFigures, RetryRefusal};
 
     use super::*;
     use crate::report::tests::figures;
@@ -392,6 +393,71 @@ mod tests {
             ("queue_wait_duration_seconds_count", "", "0"),
         ] {
             has(&text, &format!("{}{{{of}{labels}}} {value}", name(metric)));
+        }
+    }
+
+    #[test]
+    fn breakers_and_retries_become_samples() {
+        let text = page(vec![
+            Figures {
+                breaker: Some(Box::new(BreakerFigures {
+                    state: BreakerState::HalfOpen,
+                    since_ms: 1,
+                    opened: 3,
+                    half_opened: 4,
+                    closed: 2,
+                    failure_rate: 0.5,
+                    calls: 10,
+                })),
+                ..figures("upstream/u", 1)
+            },
+            Figures {
+                retry: Some(Box::new(RetryFigures {
+                    budget_left: 1,
+                    retries: 5,
+                    refused: BTreeMap::from([(RetryRefusal::Budget, 6)]),
+                })),
+                ..figures("route/a", 1)
+            },
+        ]);
+        let of = |key: &str| {
+            let level = key.split('/').next().unwrap();
+            format!("bulkhead_compartment=\"{key}\",bulkhead_level=\"{level}\"")
+        };
+        let (upstream, route) = (of("upstream/u"), of("route/a"));
+        for state in BreakerState::ALL {
+            let (state, is_it) = (state.as_str(), u64::from(state == BreakerState::HalfOpen));
+            let labels = format!("{upstream},state=\"{state}\"");
+            has(
+                &text,
+                &format!("bulkhead_breaker_state{{{labels}}} {is_it}"),
+            );
+        }
+        for (state, count) in [("open", 3), ("half_open", 4), ("closed", 2)] {
+            let labels = format!("{upstream},state=\"{state}\"");
+            has(
+                &text,
+                &format!("bulkhead_breaker_changes_total{{{labels}}} {count}"),
+            );
+        }
+        has(&text, &format!("bulkhead_retries_total{{{route}}} 5"));
+        let labels = format!("{route},reason=\"budget\"");
+        has(
+            &text,
+            &format!("bulkhead_retries_refused_total{{{labels}}} 6"),
+        );
+        // Of those that have neither nothing is shown.
+        for (name, lines) in [
+            ("breaker_", 8),
+            ("retries_total", 1),
+            ("retries_refused", 1),
+        ] {
+            let begins = format!("bulkhead_{name}");
+            let found = text
+                .lines()
+                .filter(|line| line.starts_with(&begins))
+                .count();
+            assert_eq!(found, lines, "{name}");
         }
     }
 

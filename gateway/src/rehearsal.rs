@@ -7,7 +7,6 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use compartment::policy::{PathMatch, Route};
 use http::header::{HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT, VIA};
 use http::{Method, Uri};
 use tokio::sync::{Mutex, mpsc, oneshot};
@@ -15,7 +14,7 @@ use wire::stream::proto::RehearsedStep;
 
 use crate::core::{Core, OnRoute};
 use crate::error::REQUEST_ID;
-use crate::fallback::{self, What};
+use crate::fallback::{self, Kind, What};
 use crate::live_policy::Live;
 use crate::retry::Outgoing;
 
@@ -65,24 +64,23 @@ pub(crate) async fn rehearse(
         return Err("the route has no fallback".to_owned());
     }
     let path = match path {
-        "" => own_path(asked),
+        "" => asked.path.text().to_owned(),
         path => path.to_owned(),
     };
     let mut steps = Vec::new();
     for step in &ready.fallback.steps {
         let told = match &step.what {
-            What::Stale { age_us_max } => {
+            What::Stale { age_us_max, .. } => {
                 let (live, route, age_us_max) = (Arc::clone(live), route.to_owned(), *age_us_max);
                 let look = move || stored(&live, &route, age_us_max, now_us);
                 let looked = tokio::task::spawn_blocking(look).await;
-                looked.unwrap_or_else(|_| missed("stale", "broken"))
+                looked.unwrap_or_else(|_| missed(Kind::Stale, "broken"))
             }
             What::Upstream(_) => ask_a_core(&live.rehearsals, route, &path).await,
             What::Static(fixed) => RehearsedStep {
-                kind: "static".to_owned(),
                 answers: true,
                 status: fixed.answer(HeaderMap::new()).status().as_u16().into(),
-                ..RehearsedStep::default()
+                ..missed(Kind::Static, "")
             },
         };
         steps.push(told);
@@ -90,14 +88,9 @@ pub(crate) async fn rehearse(
     Ok(steps)
 }
 
-fn own_path(route: &Route) -> String {
-    let (PathMatch::Prefix(path) | PathMatch::Exact(path)) = &route.path;
-    path.clone()
-}
-
-fn missed(kind: &str, why: &str) -> RehearsedStep {
+fn missed(kind: Kind, why: &str) -> RehearsedStep {
     RehearsedStep {
-        kind: kind.to_owned(),
+        kind: kind.as_str().to_owned(),
         why: why.to_owned(),
         ..RehearsedStep::default()
     }
@@ -111,7 +104,7 @@ fn stored(live: &Live, route: &str, age_us_max: u64, now_us: u64) -> RehearsedSt
         answers: count > 0,
         stored: Some(u64::try_from(count).unwrap_or(u64::MAX)),
         age_ms: youngest_us.map(|age_us| age_us / 1_000),
-        ..missed("stale", why)
+        ..missed(Kind::Stale, why)
     }
 }
 
@@ -123,9 +116,10 @@ async fn ask_a_core(rehearsals: &Rehearsals, route: &str, path: &str) -> Rehears
         done,
     };
     if rehearsals.jobs.try_send(job).is_err() {
-        return missed("upstream", "too_many_rehearsals");
+        return missed(Kind::Upstream, "too_many_rehearsals");
     }
-    told.await.unwrap_or_else(|_| missed("upstream", "stopped"))
+    told.await
+        .unwrap_or_else(|_| missed(Kind::Upstream, "stopped"))
 }
 
 impl Core {
@@ -148,10 +142,10 @@ impl Core {
             own.for_fallback().map(|other| (own, other))
         });
         let Some((own, other)) = lane else {
-            return missed("upstream", "no_such_step");
+            return missed(Kind::Upstream, "no_such_step");
         };
         let Some(outgoing) = self.marked(&own, &other, path) else {
-            return missed("upstream", "no_such_path");
+            return missed(Kind::Upstream, "no_such_path");
         };
         let began_us = self.now.read_us();
         let asked = fallback::rehearse(self, &other, outgoing).await;
@@ -161,11 +155,11 @@ impl Core {
                 answers: true,
                 status: status.as_u16().into(),
                 took_us,
-                ..missed("upstream", "")
+                ..missed(Kind::Upstream, "")
             },
             Err(miss) => RehearsedStep {
                 took_us,
-                ..missed("upstream", miss.as_str())
+                ..missed(Kind::Upstream, miss.as_str())
             },
         }
     }
@@ -176,11 +170,7 @@ impl Core {
         let mut uri: Uri = path.parse().ok()?;
         let is_path = uri.authority().is_none() && uri.path().starts_with('/');
         let endpoint = other.0.route.endpoints.first().filter(|_| is_path)?;
-        let endpoint = &endpoint.endpoint;
-        let host = match endpoint.host.contains(':') {
-            true => format!("[{}]:{}", endpoint.host, endpoint.port),
-            false => format!("{}:{}", endpoint.host, endpoint.port),
-        };
+        let host = endpoint.endpoint.authority();
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::try_from(host).ok()?);
         headers.insert(USER_AGENT, HeaderValue::from_static("bulkhead-drill"));
@@ -198,6 +188,7 @@ impl Core {
             method: Method::GET,
             uri,
             headers,
+            reads_trailers: false,
         })
     }
 }

@@ -6,12 +6,13 @@
 
 use compartment::RetryRefusal;
 use compartment::policy::RetryOn;
-use http::header::RETRY_AFTER;
+use http::header::{RETRY_AFTER, TE};
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::attempt::{Attempts, Fault, Reply};
 use crate::live_policy::LiveRetry;
 use crate::request_body::{Pump, RequestBody};
+use crate::upstream;
 
 /// The first pause before another attempt; it doubles, and half of it is random.
 const PAUSE_US: u64 = 10_000;
@@ -24,9 +25,19 @@ pub(crate) struct Outgoing {
     pub(crate) method: Method,
     pub(crate) uri: http::Uri,
     pub(crate) headers: HeaderMap,
+    /// Its client reads trailers; known where another upstream may come to be asked.
+    pub(crate) reads_trailers: bool,
 }
 
 impl Outgoing {
+    /// What it says of trailers, which HTTP/2 alone can bring.
+    pub(crate) fn speaks(&mut self, http2: bool) {
+        self.headers.remove(TE);
+        if http2 && self.reads_trailers {
+            upstream::accept_trailers(&mut self.headers);
+        }
+    }
+
     fn with(self, body: RequestBody) -> http::Request<RequestBody> {
         let mut request = http::Request::new(body);
         *request.method_mut() = self.method;
@@ -34,6 +45,16 @@ impl Outgoing {
         *request.headers_mut() = self.headers;
         request
     }
+}
+
+/// Twice is as good as once: by its method, or by its key.
+pub(crate) fn is_safe(retry: Option<&LiveRetry>, method: &Method, headers: &HeaderMap) -> bool {
+    let safe = matches!(
+        *method,
+        Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE
+    );
+    let key = retry.and_then(|retry| retry.idempotency_header.as_ref());
+    safe || key.is_some_and(|name| headers.contains_key(name))
 }
 
 /// Whether, and how, this request may be sent again.
@@ -54,12 +75,7 @@ impl<'a> Terms<'a> {
 
     pub(crate) fn of(retry: Option<&'a LiveRetry>, method: &Method, headers: &HeaderMap) -> Self {
         let retry = retry.filter(|retry| retry.attempts > 1);
-        let safe = matches!(
-            *method,
-            Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE
-        );
-        let key = retry.and_then(|retry| retry.idempotency_header.as_ref());
-        let is_safe = safe || key.is_some_and(|name| headers.contains_key(name));
+        let is_safe = is_safe(retry, method, headers);
         Self { retry, is_safe }
     }
 
@@ -105,11 +121,16 @@ pub(crate) async fn run(
         let Some(retry) = terms.retry else {
             return result;
         };
-        let now_us = attempts.core.now.read_us();
         // The repeated attempt, if it was one, is over.
         drop(under_way.take());
         let mut pause_us = 0;
-        let verdict = match verdict(&retry.on, &result) {
+        let verdict = verdict(&retry.on, &result);
+        let now_us = match verdict {
+            // Its head has just come.
+            Verdict::Good => attempts.core.now.last_us(),
+            Verdict::Over | Verdict::Failed | Verdict::Refused(_) => attempts.core.now.read_us(),
+        };
+        let verdict = match verdict {
             Verdict::Failed => {
                 pause_us = self::pause_us(made, attempts.core.ids.next());
                 let at_us = now_us.saturating_add(pause_us);

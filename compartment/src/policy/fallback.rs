@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use super::cursor::{Keys, Node, Place, Table};
 use super::fault::Faults;
+use super::fields::set;
 use super::named::Names;
 use super::scalar::{duration, text, whole, word};
-use super::text::{header_name, media_type};
+use super::text::media_type;
 use super::types::{Route, Timeouts};
 use crate::{LIMIT_MAX, Limit};
 
@@ -22,8 +23,8 @@ const STATIC_BODY_BYTES_MAX: usize = 64 * 1024;
 /// The most fields of a static answer beside its type.
 const STATIC_FIELDS_MAX: usize = 16;
 
-/// The longest value of such a field.
-const FIELD_BYTES_MAX: usize = 1024;
+/// What it has by itself: its type has a key of its own, and it is never stored.
+const OWN_FIELDS: [&str; 2] = ["content-type", "cache-control"];
 
 const STALE_KEYS: Keys = Keys {
     known: &["kind", "max_age"],
@@ -135,7 +136,8 @@ pub(super) fn fallbacks(
 /// Each kind once, and nothing after the step that always answers.
 fn order(node: Node<'_>, faults: &mut Faults) -> Option<()> {
     let kinds: Vec<&str> = node
-        .items(STEPS_MAX, faults)?
+        // What is no list, or too long a one, has been told.
+        .items(STEPS_MAX, &mut Faults::default())?
         .iter()
         .map(|step| step.get("kind").and_then(text_of).unwrap_or_default())
         .collect();
@@ -254,39 +256,17 @@ fn fixed(table: &Table<'_>, faults: &mut Faults) -> Option<Fallback> {
     })
 }
 
+/// By the rules for the fields that a route sets, and none that every such answer has.
 fn headers(node: Node<'_>, faults: &mut Faults) -> Option<Vec<(String, String)>> {
-    let entries = node.entries(STATIC_FIELDS_MAX, faults)?;
-    let mut fields = Vec::with_capacity(entries.len());
-    for (key, value) in entries {
-        let place = Place::Key(&node.place, key);
-        let name = super::Value::String(key.clone());
-        let name = header_name(
-            Node {
-                value: &name,
-                place,
-            },
-            faults,
-        );
-        let value = field_value(Node { value, place }, faults);
-        let own = ["content-type", "cache-control", "x-request-id"];
-        if name.as_deref().is_some_and(|name| own.contains(&name)) {
-            let rule = "must not be a field that every such answer has by itself";
-            let _: Option<()> = faults.add(&place, String::new(), rule);
-            continue;
-        }
-        fields.extend(name.zip(value));
+    let fields = set(node, STATIC_FIELDS_MAX, faults)?;
+    let own = |name: &str| OWN_FIELDS.contains(&name);
+    let entries = node.entries(STATIC_FIELDS_MAX, faults)?.iter();
+    let mut keys = entries.map(|(key, _)| key);
+    if let Some(key) = keys.find(|key| own(&key.to_ascii_lowercase())) {
+        let rule = "must not be a field that every such answer has by itself";
+        return faults.add(&Place::Key(&node.place, key), String::new(), rule);
     }
-    (fields.len() == entries.len()).then_some(fields)
-}
-
-fn field_value(node: Node<'_>, faults: &mut Faults) -> Option<String> {
-    let value = text(node, faults)?;
-    let visible = value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    if value.len() > FIELD_BYTES_MAX || !visible || value.trim() != value {
-        let rule = format!("must be at most {FIELD_BYTES_MAX} visible characters of ASCII");
-        return faults.broken(node, rule);
-    }
-    Some(value.to_owned())
+    Some(fields)
 }
 
 fn status(node: Node<'_>, faults: &mut Faults) -> Option<u16> {

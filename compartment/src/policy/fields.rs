@@ -48,9 +48,13 @@ const OWN: [&str; 4] = ["x-request-id", "traceparent", "tracestate", "via"];
 /// `headers`.
 pub(super) fn headers(node: Node<'_>, faults: &mut Faults) -> Option<Headers> {
     let table = Table::open(node, KEYS, faults)?;
-    let request_set = table.or("request_set", Vec::new(), faults, set);
+    let request_set = table.or("request_set", Vec::new(), faults, |node, faults| {
+        set(node, FIELDS_MAX, faults)
+    });
     let request_remove = table.or("request_remove", Vec::new(), faults, removed);
-    let response_set = table.or("response_set", Vec::new(), faults, set);
+    let response_set = table.or("response_set", Vec::new(), faults, |node, faults| {
+        set(node, FIELDS_MAX, faults)
+    });
     let response_remove = table.or("response_remove", Vec::new(), faults, removed);
     let headers = Headers {
         request_set: request_set?,
@@ -87,8 +91,13 @@ pub(super) fn headers(node: Node<'_>, faults: &mut Faults) -> Option<Headers> {
     Some(headers)
 }
 
-fn set(node: Node<'_>, faults: &mut Faults) -> Option<Vec<(String, String)>> {
-    let entries = node.entries(FIELDS_MAX, faults)?;
+/// Names in lower case, each once, with their values.
+pub(super) fn set(
+    node: Node<'_>,
+    most: usize,
+    faults: &mut Faults,
+) -> Option<Vec<(String, String)>> {
+    let entries = node.entries(most, faults)?;
     let mut fields: Vec<(String, String)> = Vec::with_capacity(entries.len());
     for (key, value) in entries {
         let place = Place::Key(&node.place, key);

@@ -29,8 +29,8 @@ pub(super) fn rewrite(
                 "must have at least one segment; leave it out for none",
             );
         }
-        match own {
-            Some(PathMatch::Prefix(own) | PathMatch::Exact(own)) if !is_below(own, &prefix) => {
+        match own.map(PathMatch::text) {
+            Some(own) if !is_below(own, &prefix) => {
                 let rule = format!("must be whole segments at the beginning of the path {own:?}");
                 faults.broken(node, rule)
             }

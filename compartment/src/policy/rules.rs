@@ -63,7 +63,7 @@ pub(super) fn no_overlap(list: Place<'_>, routes: &[(usize, Route)], faults: &mu
             let method = method
                 .map(|method| format!("{method} "))
                 .unwrap_or_default();
-            let (PathMatch::Prefix(path) | PathMatch::Exact(path)) = &route.path;
+            let path = route.path.text();
             let rule = format!(
                 "matches the same requests ({method}{}{path}) as routes[{other_index}] ({})",
                 host.unwrap_or_default(),

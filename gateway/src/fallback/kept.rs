@@ -6,13 +6,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use http::Method;
 use http::request::Parts;
 
 use crate::asked::Asked;
 use crate::core::OnRoute;
 use crate::request_body::Pump;
-use crate::retry::Outgoing;
+use crate::retry::{self, Outgoing};
 use crate::stale::{self, Allows};
 use crate::streams::Asks;
 use crate::visit::Visit;
@@ -47,8 +46,7 @@ pub(crate) fn keep(
     }
     let age_us_max = ladder.age_us_max();
     let retry = asked.lane.0.route.retry.as_ref();
-    let named = retry.and_then(|retry| retry.idempotency_header.as_ref());
-    let named = named.is_some_and(|name| parts.headers.contains_key(name));
+    let is_repeatable = retry::is_safe(retry, &parts.method, &parts.headers);
     let allows = Allows::of(&parts.method, &parts.headers, pump.is_some());
     let outgoing = asked.outgoing(visit, parts, pump.is_some());
     let stored = age_us_max.and_then(|age_us_max| {
@@ -60,20 +58,13 @@ pub(crate) fn keep(
         stale::Asked::of(&asked.lane, visit.who, sent, allows, age_us_max)
     });
     visit.kept = Some(Box::new(Kept {
-        is_repeatable: named || is_idempotent(&outgoing.method),
+        is_repeatable,
         outgoing,
         pump: pump.cloned(),
         until_us: asked.until_us(visit),
         stored,
         sent_us: Cell::new(0),
     }));
-}
-
-fn is_idempotent(method: &Method) -> bool {
-    matches!(
-        *method,
-        Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE
-    )
 }
 
 impl Kept {

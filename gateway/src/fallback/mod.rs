@@ -16,7 +16,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
-use crate::core::OnRoute;
+use crate::core::{Core, OnRoute};
 use crate::error::mark;
 use crate::held_body::AnswerBody;
 use crate::visit::{Stop, Visit};
@@ -25,6 +25,7 @@ pub(crate) use self::kept::{Kept, begin_copy, keep, to_send};
 use self::ladder::Step;
 pub(crate) use self::ladder::{Kind, Ladder, What};
 pub(crate) use self::other::rehearse;
+use self::stats::StepStats;
 pub(crate) use self::stats::{Kept as KeptStats, Miss};
 
 const FALLBACK: HeaderName = HeaderName::from_static("x-bulkhead-fallback");
@@ -72,6 +73,12 @@ fn answered(visit: &Visit, step: &Step, began_us: u64) {
     visit.core.outcomes().count_fallback(step.what.kind());
 }
 
+/// A step had no answer: the route's count and the process's go together.
+fn missed_by(core: &Core, stats: &StepStats, kind: Kind, why: Miss) {
+    stats.missed(why);
+    core.outcomes().count_missed(kind, why);
+}
+
 /// The answer to a request that goes no further: of the first step that has one, or the error.
 ///
 /// `room` are the request's fields, of which nothing is needed any more but their room. True:
@@ -112,11 +119,11 @@ pub(crate) async fn answer(
                     (*answer, true)
                 }
                 Given::Missed(why) => {
-                    other::missed_by(&visit.core, &step.stats, kind, why);
+                    missed_by(&visit.core, &step.stats, kind, why);
                     continue;
                 }
                 Given::Over(stop) => {
-                    other::missed_by(&visit.core, &step.stats, kind, Miss::Client);
+                    missed_by(&visit.core, &step.stats, kind, Miss::Client);
                     visit.count(&stop);
                     return (visit.refuse(&stop, room), false);
                 }

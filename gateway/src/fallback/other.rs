@@ -10,7 +10,7 @@ use compartment::{Caller, Class, Entry, enter};
 use http::StatusCode;
 
 use super::stats::StepStats;
-use super::{Given, Kept, Kind, Miss};
+use super::{Given, Kept, Kind, Miss, missed_by};
 use crate::admission;
 use crate::answer::{self, Exchange};
 use crate::attempt::{Attempts, Fault, Reply};
@@ -42,12 +42,6 @@ impl<'a> Ask<'a> {
     pub(super) const fn is_over(&mut self) {
         self.is_over = true;
     }
-}
-
-/// A step had no answer: the route's count and the process's go together.
-pub(super) fn missed_by(core: &Core, stats: &StepStats, kind: Kind, why: Miss) {
-    stats.missed(why);
-    core.outcomes().count_missed(kind, why);
 }
 
 impl Drop for Ask<'_> {
@@ -89,6 +83,7 @@ pub(super) async fn ask(visit: &mut Visit, lane: &OnRoute, kept: Option<&Kept>) 
     let lanes = (&*core, &other);
     let mut attempts = Attempts::new(lanes, pump.clone(), &mut timer, bounds, trail, &mut leave);
     let mut outgoing = kept.outgoing.clone();
+    outgoing.speaks(other.0.route.http2);
     let reply = retry::run(&mut attempts, &mut outgoing, &Terms::ONCE).await;
     let given = match reply {
         Ok(reply) if !reply.head.status().is_server_error() => Ok(reply),

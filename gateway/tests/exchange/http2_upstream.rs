@@ -389,3 +389,39 @@ fn a_server_of_another_protocol_is_no_connection() {
     );
     at_rest(&bench);
 }
+
+/// HTTP/2 alone can bring them, so it is told of each upstream apart.
+#[test]
+fn a_fallback_is_told_of_trailers_by_what_it_speaks_itself() {
+    let upstream = Upstream::start(100, 0, "");
+    let h2 = format!("endpoints = [\"http://{}\"]\nhttp2 = true", upstream.at);
+    let to = |other: &str| {
+        format!(
+            "compartment = {{ limit = 1 }}\n[[routes.fallback]]\nkind = \"upstream\"\n\
+             upstream = \"{other}\"\nlimit = 1\n"
+        )
+    };
+    let bench = bench_over(&h2, "", &[("one", &to("h2")), ("h2", &to("other"))]);
+    let reads = |path: &str| request("GET", path, "ok", "te: trailers\r\n");
+    let told = || {
+        let fields = upstream.log.fields.lock().unwrap();
+        fields.last().unwrap().get("te").cloned()
+    };
+    let held = bench.send(get("/one", "hold"));
+    eventually("held", || bench.in_flight("route/one") == 1);
+    let answer = bench.ask(reads("/one"));
+    assert_eq!(answer.field("x-bulkhead-fallback"), Some("upstream"));
+    assert_eq!(told().unwrap(), "trailers");
+    assert_eq!(bench.ask(get("/one", "ok")).status, 200);
+    assert_eq!(told(), None);
+    drop(held);
+    assert_eq!(bench.ask(reads("/h2")).reason(), None);
+    assert_eq!(told().unwrap(), "trailers");
+    let held = bench.send(get("/h2", "hold"));
+    eventually("held", || bench.in_flight("route/h2") == 1);
+    let answer = bench.ask(reads("/h2"));
+    assert_eq!(answer.field("x-bulkhead-fallback"), Some("upstream"));
+    let head = bench.stub.seen().last().unwrap().head.clone();
+    assert!(!head.contains("te: trailers"), "{head}");
+    drop(held);
+}
