@@ -13,6 +13,7 @@ mod fault;
 mod fields;
 mod gateway;
 mod identify;
+mod limits;
 mod matching;
 mod named;
 mod nearest;

@@ -78,19 +78,8 @@ impl Book {
     }
 }
 
-/// Every compartment but the tenants: ceiling, upstreams, routes with their streams.
-pub(crate) fn keys(policy: &Policy) -> impl Iterator<Item = Key> {
-    let upstreams = policy
-        .upstreams
-        .iter()
-        .map(|one| Key::Upstream(one.id.clone()));
-    let routes = policy.routes.iter().flat_map(|route| {
-        let stream = route.compartment.stream.is_some();
-        let stream = stream.then(|| Key::Stream(route.id.clone()));
-        let fallback = route.fallback_limit();
-        let fallback = fallback.map(|_| Key::Fallback(route.id.clone()));
-        let sides = stream.into_iter().chain(fallback);
-        [Key::Route(route.id.clone())].into_iter().chain(sides)
-    });
-    [Key::Gateway].into_iter().chain(upstreams).chain(routes)
+/// Every compartment but the tenants.
+fn keys(policy: &Policy) -> impl Iterator<Item = Key> {
+    let keys = policy.limits().map(|(key, _)| key);
+    keys.filter(|key| !matches!(key, Key::Tenant(_)))
 }

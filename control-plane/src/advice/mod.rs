@@ -17,7 +17,7 @@ mod words;
 use compartment::{Class, LIMIT_MAX, Limit};
 use serde::Serialize;
 
-pub(crate) use self::book::{Book, keys};
+pub(crate) use self::book::Book;
 pub(crate) use self::card::{Card, Measured};
 pub use self::evidence::{Confidence, Evidence};
 pub(crate) use self::findings::{Measures, findings};

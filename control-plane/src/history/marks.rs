@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use compartment::Limit;
 use compartment::policy::Policy;
-use compartment::{Key, Limit};
 use tokio_util::sync::CancellationToken;
 
 use super::{History, HistoryError, LimitChange};
@@ -163,30 +163,10 @@ fn limits_of(published: &Published) -> Option<Limits> {
 }
 
 fn limits_in(policy: &Policy) -> Limits {
-    let mut limits = Limits::new();
-    let mut put = |key: Key, limit: Limit| {
-        limits.insert(key.to_string(), limit);
-    };
-    put(
-        Key::Gateway,
-        Limit::new(policy.gateway.capacity).unwrap_or(Limit::UNLIMITED),
-    );
-    for route in &policy.routes {
-        put(Key::Route(route.id.clone()), route.compartment.limit);
-        if let Some(stream) = route.compartment.stream {
-            put(Key::Stream(route.id.clone()), stream.limit);
-        }
-        if let Some(limit) = route.fallback_limit() {
-            put(Key::Fallback(route.id.clone()), limit);
-        }
-    }
-    for upstream in &policy.upstreams {
-        put(Key::Upstream(upstream.id.clone()), upstream.limit);
-    }
-    for tenant in &policy.tenants {
-        put(Key::Tenant(tenant.id.clone()), tenant.limit);
-    }
+    let limits = policy.limits();
     limits
+        .map(|(key, limit)| (key.to_string(), limit))
+        .collect()
 }
 
 /// What differs between two policies, at most [`CHANGES_MAX`].
