@@ -12,6 +12,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc};
 use tokio::time::MissedTickBehavior;
 
+use crate::sse;
 use crate::state::AppState;
 
 /// Most streams at once.
@@ -20,8 +21,6 @@ pub(crate) const STREAMS_MAX: usize = 200;
 const PERIOD: Duration = Duration::from_secs(1);
 /// Changes that wait for one stream; whoever is further behind gets the whole picture.
 const BEHIND_MAX: usize = 4;
-/// A stream ends after this, so that whoever opened it must show again that they may.
-const LIFE_MAX: Duration = Duration::from_secs(900);
 /// Over how many seconds rates are taken.
 const RATE_S: usize = 3;
 
@@ -104,15 +103,8 @@ struct Stream {
 
 impl Stream {
     async fn run(mut self) {
-        let stopping = self.state.stopping.clone();
-        let gone = self.to_client.clone();
-        // Nothing is lost by a cancelled arm: each ends the stream.
-        tokio::select! {
-            () = stopping.cancelled() => {}
-            () = gone.closed() => {}
-            () = tokio::time::sleep(LIFE_MAX) => {}
-            () = self.tell() => {}
-        }
+        let (stopping, to_client) = (self.state.stopping.clone(), self.to_client.clone());
+        sse::run(stopping, to_client, self.tell()).await;
     }
 
     async fn tell(&mut self) {

@@ -29,6 +29,7 @@ pub mod rollout;
 mod serve;
 mod session;
 pub mod sizing;
+mod sse;
 mod state;
 pub mod store;
 mod stream;

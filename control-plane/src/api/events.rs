@@ -3,23 +3,19 @@
 //! Separate because it is the one answer that does not end. Who may listen is decided like for
 //! every call, by the guard; the stream ends by itself after a while and is opened anew.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode};
-use tokio_stream::StreamExt as _;
-use tokio_stream::wrappers::ReceiverStream;
+use axum::response::Response;
+use axum::response::sse::Event;
+use http::StatusCode;
 
 use super::Problem;
 use super::input;
 use crate::events::{Message, STREAMS_MAX};
+use crate::sse;
 use crate::state::AppState;
 
-/// How soon a comment is sent when nothing moves, so that nobody between takes us for dead.
-const HEARTBEAT: Duration = Duration::from_secs(10);
 /// When a browser tries again after the stream has ended.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -37,20 +33,9 @@ pub(super) async fn stream(
             detail,
         ));
     };
-    let event = |message: Message| {
-        let Message { number, text } = message;
-        let event = Event::default()
-            .event("figures")
-            .id(number.to_string())
-            .retry(RETRY)
-            .data(&*text);
-        Ok::<_, Infallible>(event)
+    let event = |Message { number, text }: Message| {
+        let event = Event::default().event("figures").retry(RETRY);
+        event.id(number.to_string()).data(&*text)
     };
-    let events = ReceiverStream::new(messages).map(event);
-    let alive = KeepAlive::new().interval(HEARTBEAT);
-    let mut response = Sse::new(events).keep_alive(alive).into_response();
-    // A proxy that collects an answer before it passes it on would keep it for ever.
-    let headers = response.headers_mut();
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(response)
+    Ok(sse::answer(messages, event))
 }

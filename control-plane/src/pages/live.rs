@@ -4,7 +4,6 @@
 //! pages' own handlers, so that a stream shows what a reload would show, and what did not move is
 //! not sent again. It must never outlive whatever let it in, nor work ahead of a slow reader.
 
-use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +12,12 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse as _, Response};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::response::Response;
+use axum::response::sse::Event;
+use http::{HeaderMap, Method, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use serde_json::{Value as Json, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio_stream::StreamExt as _;
-use tokio_stream::wrappers::ReceiverStream;
 use tower::Service as _;
 
 use super::PageError;
@@ -28,6 +25,7 @@ use super::frame::Asked;
 use crate::auth;
 use crate::clock;
 use crate::request_id::RequestId;
+use crate::sse;
 use crate::state::AppState;
 
 /// Most streams at once: one for each browser that looks.
@@ -42,10 +40,6 @@ const PAGE_BYTES_MAX: usize = 4 << 20;
 const PERIOD: Duration = Duration::from_secs(1);
 /// A view is never looked at for more than one part in so many of the time.
 const SHARE: u32 = 4;
-/// A stream ends after this, so that whoever opened it must show again that they may.
-const LIFE_MAX: Duration = Duration::from_secs(900);
-/// How soon a comment is sent when nothing else is, so that nobody between takes us for dead.
-const HEARTBEAT: Duration = Duration::from_secs(10);
 /// When a browser tries again after the stream has ended.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -98,17 +92,9 @@ pub(super) async fn stream(
         _place: place,
     };
     state.tasks.spawn(teller.run());
-    let event = |text: String| {
-        let event = Event::default().event("parts").retry(RETRY).data(text);
-        Ok::<_, Infallible>(event)
-    };
-    let events = ReceiverStream::new(parts).map(event);
-    let alive = KeepAlive::new().interval(HEARTBEAT);
-    let mut response = Sse::new(events).keep_alive(alive).into_response();
-    // A proxy that collects an answer before it passes it on would keep it for ever.
-    let headers = response.headers_mut();
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
+    sse::answer(parts, |text: String| {
+        Event::default().event("parts").retry(RETRY).data(text)
+    })
 }
 
 /// The views, each once; what is no path of ours is left out.
@@ -151,15 +137,8 @@ struct Teller {
 
 impl Teller {
     async fn run(mut self) {
-        let stopping = self.state.stopping.clone();
-        let gone = self.to_client.clone();
-        // Nothing is lost by a cancelled arm: each ends the stream.
-        tokio::select! {
-            () = stopping.cancelled() => {}
-            () = gone.closed() => {}
-            () = tokio::time::sleep(LIFE_MAX) => {}
-            () = self.tell() => {}
-        }
+        let (stopping, to_client) = (self.state.stopping.clone(), self.to_client.clone());
+        sse::run(stopping, to_client, self.tell()).await;
     }
 
     async fn tell(&mut self) {
@@ -231,6 +210,8 @@ fn mark(part: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use axum::response::IntoResponse as _;
+
     use super::*;
 
     fn named(targets: &[&str]) -> Vec<String> {
