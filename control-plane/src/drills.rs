@@ -17,7 +17,7 @@ use wire::stream::proto::{Rehearse, Rehearsed};
 use crate::clock;
 
 /// Reports that are kept; the oldest go.
-pub const DRILLS_MAX: usize = 100;
+pub const DRILLS_MAX: usize = 20;
 /// Rehearsals at one time.
 const AT_ONCE_MAX: usize = 4;
 /// How long gateways are waited for: a step has a time of its own, this bounds the rest.
@@ -152,7 +152,7 @@ impl Drills {
             path: path.to_owned(),
         });
         let all_told = async {
-            while !self.get(&drill.id).is_some_and(|drill| drill.is_over()) {
+            while !self.is_over(&drill.id) {
                 // The sender is ours: it never closes.
                 let _changed = told.changed().await;
             }
@@ -168,6 +168,13 @@ impl Drills {
             event::DRILL_FINISHED
         );
         Ok(drill)
+    }
+
+    /// One that gave way to newer ones is waited for no longer.
+    fn is_over(&self, id: &str) -> bool {
+        let list = self.list();
+        let drill = list.1.iter().rfind(|drill| drill.id == id);
+        drill.is_none_or(Drill::is_over)
     }
 
     fn begin(&self, gateways: BTreeSet<String>, route: &str, by: &str) -> Drill {

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use compartment::Rejection;
-use compartment::policy::Policy;
 use tokio_util::sync::CancellationToken;
 use web::{Known, Saturated};
 
@@ -187,7 +186,9 @@ impl Past {
         let began_s = clock::unix_ms().div_euclid(1_000);
         let current = rollout.current();
         let Ok(policy) = &current.policy else { return };
-        let keys: Vec<String> = keys(policy).take(SEED_KEYS_MAX).collect();
+        // The ceiling first: its rows tell who was heard.
+        let keys = policy.limits().take(SEED_KEYS_MAX);
+        let keys: Vec<String> = keys.map(|(key, _)| key.to_string()).collect();
         for key in keys {
             // Nothing is lost by a cancelled arm: what was read is read again after a start.
             let seeded = tokio::select! {
@@ -357,14 +358,6 @@ fn minutes(now_s: i64) -> impl Iterator<Item = i64> {
 fn permille(part_us: u64, whole_us: u64) -> Option<u64> {
     let permille = (u128::from(part_us) * 1_000).checked_div(u128::from(whole_us))?;
     Some(u64::try_from(permille).unwrap_or(1_000).min(1_000))
-}
-
-/// The ceiling first: its rows tell who was heard.
-fn keys(policy: &Policy) -> impl Iterator<Item = String> {
-    let tenants = policy.tenants.iter();
-    let tenants = tenants.map(|tenant| compartment::Key::Tenant(tenant.id.clone()).to_string());
-    let others = crate::advice::keys(policy).map(|key| key.to_string());
-    others.chain(tenants)
 }
 
 #[cfg(test)]

@@ -281,11 +281,20 @@ impl Watched {
         });
     }
 
-    /// What is known of every gateway. To be read before the figures, so that these are newer.
-    pub(crate) fn bases(&self) -> HashMap<Arc<str>, Bases> {
+    /// What is known of these routes on every gateway. To be read before the figures, so that
+    /// these are newer.
+    pub(crate) fn bases<'a>(
+        &self,
+        keys: impl Iterator<Item = &'a str> + Clone,
+    ) -> HashMap<Arc<str>, Bases> {
         self.with(|inner| {
-            let one =
-                |(id, account): (&Arc<str>, &Account)| (Arc::clone(id), account.bases.clone());
+            let one = |(id, account): (&Arc<str>, &Account)| {
+                let known = keys.clone().filter_map(|key| {
+                    let (key, base) = account.bases.get_key_value(key)?;
+                    Some((Arc::clone(key), base.clone()))
+                });
+                (Arc::clone(id), known.collect())
+            };
             inner.gateways.iter().map(one).collect()
         })
     }

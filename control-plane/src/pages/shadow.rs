@@ -48,16 +48,16 @@ pub(super) async fn show(
 
 async fn body(state: &AppState, asked: &Asked, view: View) -> Result<String, PageError> {
     let current = state.policy_current().await;
-    let looked = Looked::take(state);
+    let mut watches = current.policy.as_ref().map_or_else(|_| Vec::new(), watched);
+    let more = watches.len().saturating_sub(WATCHES_MAX);
+    watches.truncate(WATCHES_MAX);
+    let looked = Looked::take(state, &watches);
     let frame = asked.frame(&current, &looked.snapshot, "/shadow".to_owned());
     // With 100,000 tenants there is much to add up: not on a thread that pushes policies.
     let made = tokio::task::spawn_blocking(move || {
         let nothing = Vec::new();
         let policy = current.policy.as_ref();
         let routes = policy.map_or(&nothing, |policy| &policy.routes);
-        let mut watches = policy.map_or_else(|_| Vec::new(), watched);
-        let more = watches.len().saturating_sub(WATCHES_MAX);
-        watches.truncate(WATCHES_MAX);
         if let Ok(policy) = policy {
             looked.read(policy, &mut watches);
         }
@@ -92,7 +92,7 @@ pub(crate) fn watches_of(state: &AppState, policy: &Policy, wanted: &Key) -> Vec
     let mut watches = watched(policy);
     watches.retain(|watch| watch.key == wanted);
     if !watches.is_empty() {
-        let looked = Looked::take(state);
+        let looked = Looked::take(state, &watches);
         looked.read(policy, &mut watches);
     }
     watches
@@ -139,8 +139,10 @@ struct Looked {
 }
 
 impl Looked {
-    fn take(state: &AppState) -> Self {
-        let bases = state.watched.bases();
+    fn take(state: &AppState, watches: &[Watch]) -> Self {
+        let bases = state
+            .watched
+            .bases(watches.iter().map(|watch| watch.key.as_str()));
         Self {
             bases,
             snapshot: Snapshot::take(state),

@@ -187,7 +187,11 @@ struct Accounts {
 #[derive(Debug)]
 struct Account {
     heard: Instant,
+    /// Locked for as long as a report takes: whoever holds the accounts must not wait for it.
     ledger: Arc<Mutex<Ledger>>,
+    /// What the ledger said after its newest report.
+    missed: Missed,
+    skew_ms: i64,
 }
 
 impl Readings {
@@ -204,34 +208,45 @@ impl Readings {
         };
         // An account holds no half-made state that a later report would not mend.
         let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        ledger.take(&gateway, mark, figures, received)
-    }
-
-    /// What could not be read of this gateway.
-    pub fn missed(&self, gateway: &str) -> Missed {
-        let accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let account = accounts.known.get(gateway);
-        account.map_or_else(Missed::default, |account| account.look(Ledger::missed))
+        let taken = ledger.take(&gateway, mark, figures, received);
+        let (missed, skew_ms) = (ledger.missed(), ledger.skew_ms());
+        // While the ledger is held, so that what is told last is the newest.
+        self.with(|accounts| {
+            if let Some(account) = accounts.known.get_mut(&gateway) {
+                (account.missed, account.skew_ms) = (missed, skew_ms);
+            }
+        });
+        taken
     }
 
     /// What could not be read of any gateway since the start, and how far off the wall clock is
     /// that is furthest off, in milliseconds.
     pub fn missed_all(&self) -> (Missed, i64) {
-        let accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut sum, mut skew_ms) = (accounts.gone, 0_i64);
-        for account in accounts.known.values() {
-            sum.add(account.look(Ledger::missed));
-            let own = account.look(Ledger::skew_ms);
-            if own.unsigned_abs() > skew_ms.unsigned_abs() {
-                skew_ms = own;
+        self.with(|accounts| {
+            let (mut sum, mut skew_ms) = (accounts.gone, 0_i64);
+            for account in accounts.known.values() {
+                sum.add(account.missed);
+                if account.skew_ms.unsigned_abs() > skew_ms.unsigned_abs() {
+                    skew_ms = account.skew_ms;
+                }
             }
-        }
-        (sum, skew_ms)
+            (sum, skew_ms)
+        })
     }
 
     fn account(&self, gateway: &str, now: Instant) -> Option<(Arc<str>, Arc<Mutex<Ledger>>)> {
-        let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Accounts { known, gone } = &mut *accounts;
+        self.with(|accounts| accounts.of(gateway, now))
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Accounts) -> T) -> T {
+        // Accounts hold no half-made state that a later report would not mend.
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Accounts {
+    fn of(&mut self, gateway: &str, now: Instant) -> Option<(Arc<str>, Arc<Mutex<Ledger>>)> {
+        let Self { known, gone } = self;
         if let Some((name, found)) = known.get_key_value(gateway) {
             let found = (Arc::clone(name), Arc::clone(&found.ledger));
             if let Some(known) = known.get_mut(gateway) {
@@ -242,7 +257,7 @@ impl Readings {
         known.retain(|_, known| {
             let is_silent = now.saturating_duration_since(known.heard) > SILENT_MAX;
             if is_silent {
-                gone.add(known.look(Ledger::missed));
+                gone.add(known.missed);
             }
             !is_silent
         });
@@ -253,15 +268,11 @@ impl Readings {
         let account = Account {
             heard: now,
             ledger: Arc::clone(&ledger),
+            missed: Missed::default(),
+            skew_ms: 0,
         };
         known.insert(Arc::clone(&name), account);
         Some((name, ledger))
-    }
-}
-
-impl Account {
-    fn look<T>(&self, at: impl FnOnce(&Ledger) -> T) -> T {
-        at(&self.ledger.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -276,4 +287,29 @@ pub fn sorted(mut figures: Vec<Figures>) -> Arc<Vec<Figures>> {
     figures.sort_by(|one, other| one.key.cmp(&other.key));
     figures.dedup_by(|one, other| one.key == other.key);
     Arc::new(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_report_that_is_being_taken() {
+        let readings = Readings::default();
+        let now = crate::clock::now();
+        let (_, busy) = readings.account("busy", now).unwrap();
+        let _taking = busy.lock().unwrap();
+        let (done, looked) = mpsc::sync_channel(1);
+        let others = readings.clone();
+        std::thread::spawn(move || {
+            // A new one also looks for those that were silent for long: the busy one is.
+            let later = now + SILENT_MAX + Duration::from_secs(1);
+            let known = others.account("other", later).is_some();
+            done.send((known, others.missed_all()))
+        });
+        let told = looked.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(told, (true, (Missed::default(), 0)));
+    }
 }

@@ -75,7 +75,7 @@ impl Plane {
     /// Calls, refusals that would have been, and the peak, since when; as the page asks for it.
     fn counted(&self, key: &str, figures: &[Figures]) -> Option<(u64, u64, u32, i64)> {
         let terms = terms(self.newest.policy.as_ref().unwrap());
-        let bases = self.watched.bases();
+        let bases = self.watched.bases([key].into_iter());
         let base = bases.get("gw")?.get(key)?;
         let own = base.since(key, terms.get(key)?, figures);
         let route = own.first()?;
@@ -208,7 +208,9 @@ fn tenants_are_counted_from_the_same_moment() {
     let acme = |calls, would| figures("route/a/tenant/acme", calls, would, 0);
     plane.report(1, &[figures("route/a", 100, 10, 1), acme(60, 10)]);
     let terms = terms(plane.newest.policy.as_ref().unwrap());
-    let bases = plane.watched.bases();
+    let others = plane.watched.bases(["route/none"].into_iter());
+    assert!(others["gw"].is_empty(), "nothing that was not asked for");
+    let bases = plane.watched.bases(["route/a"].into_iter());
     let base = bases.get("gw").unwrap().get("route/a").unwrap();
     let told = |list: &[Figures]| -> Vec<(String, u64)> {
         let own = base.since("route/a", terms.get("route/a").unwrap(), list);
