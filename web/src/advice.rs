@@ -5,7 +5,7 @@
 
 use askama::Template;
 
-use crate::{AdviceCard, Chip, Frame, Moment, text, url};
+use crate::{AdviceCard, Chip, Frame, Moment, Pager, text, url};
 
 /// The most cards of one page.
 pub const CARDS_MAX: usize = 25;
@@ -188,6 +188,18 @@ pub struct Answered {
     pub because: Vec<String>,
 }
 
+impl Ask {
+    /// The compartment as a word of a command.
+    pub fn shell_key(&self) -> String {
+        text::shell(&self.key)
+    }
+
+    /// The limit as a word of a command.
+    pub fn shell_limit(&self) -> String {
+        text::shell(&self.limit)
+    }
+}
+
 impl AdviceView {
     /// From the values of the query; what is not understood does not filter.
     pub fn parse(kind: &str, key: &str, page: &str) -> Self {
@@ -231,18 +243,31 @@ impl AdviceView {
         view.href()
     }
 
-    /// This page of the rows of the view, and how many there are.
-    pub fn chosen(&mut self, mut rows: Vec<AdviceRow>) -> (Vec<AdviceRow>, usize) {
-        rows.retain(|row| {
-            self.kind.is_none_or(|kind| kind == row.kind)
-                && (self.key.is_empty() || self.key == row.key)
+    /// This page of the cards of the view, and how many there are; `about` tells of each what to
+    /// do and of which compartment it is.
+    pub fn chosen<'a, T>(
+        &mut self,
+        mut cards: Vec<&'a T>,
+        about: impl Fn(&'a T) -> (Advised, &'a str),
+    ) -> (Vec<&'a T>, usize) {
+        cards.retain(|card| {
+            let (kind, key) = about(*card);
+            self.kind.is_none_or(|wanted| wanted == kind)
+                && (self.key.is_empty() || self.key == key)
         });
-        rows.sort_by(|a, b| (a.kind, &a.key).cmp(&(b.kind, &b.key)));
-        let matching = rows.len();
-        self.page = self.page.clamp(1, matching.div_ceil(CARDS_MAX).max(1));
-        let skipped = self.page.saturating_sub(1).saturating_mul(CARDS_MAX);
-        let rows = rows.into_iter().skip(skipped).take(CARDS_MAX);
-        (rows.collect(), matching)
+        cards.sort_by_key(|card| about(*card));
+        let matching = cards.len();
+        let place = self.place(matching).within();
+        self.page = place.page;
+        (place.cut(cards), matching)
+    }
+
+    fn place(&self, matching: usize) -> Pager {
+        Pager {
+            page: self.page,
+            rows_max: CARDS_MAX,
+            matching,
+        }
     }
 }
 
@@ -275,45 +300,34 @@ impl AdvicePage {
 
     /// Which cards these are, and the addresses of those before and after.
     pub fn pager(&self) -> (String, Option<String>, Option<String>) {
-        let (page, pages) = (self.view.page, self.matching.div_ceil(CARDS_MAX));
-        let before = (page > 1).then(|| self.view.page(page - 1));
-        let after = (page < pages).then(|| self.view.page(page + 1));
-        let all = text::plural(self.matching, "compartment", "compartments");
-        let words = if pages > 1 {
-            format!("Page {page} of {pages}; {all}")
-        } else {
-            all
-        };
-        (words, before, after)
+        let place = self.view.place(self.matching);
+        place.links(("compartment", "compartments"), |page| self.view.page(page))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::samples::advice_row;
 
     #[test]
     fn what_needs_a_hand_comes_first_and_a_page_is_bounded() {
         let kinds = Advised::ALL.into_iter().rev().cycle();
-        let rows = |count: usize| -> Vec<AdviceRow> {
-            let one = |(n, kind)| advice_row(&format!("route/r{n:03}"), kind);
-            (0..count).zip(kinds.clone()).map(one).collect()
+        let one = |(n, kind)| (kind, format!("route/r{n:03}"));
+        let all: Vec<(Advised, String)> = (0..60).zip(kinds).map(one).collect();
+        let chosen = |view: &mut AdviceView| {
+            let (shown, matching) = view.chosen(all.iter().collect(), |(kind, key)| (*kind, key));
+            (shown.len(), matching, shown.first().map(|(kind, _)| *kind))
         };
         let mut view = AdviceView::parse("", "", "2");
-        let (shown, matching) = view.chosen(rows(60));
-        assert_eq!((shown.len(), matching, view.page), (CARDS_MAX, 60, 2));
+        assert_eq!(chosen(&mut view), (CARDS_MAX, 60, Some(Advised::Unsettled)));
+        assert_eq!(view.page, 2);
         let mut first = AdviceView::parse("", "", "0");
-        assert_eq!(
-            first.chosen(rows(60)).0.first().unwrap().kind,
-            Advised::Raise
-        );
+        assert_eq!(chosen(&mut first).2, Some(Advised::Raise));
         let mut far = AdviceView::parse("raise", "", "99");
-        let (shown, matching) = far.chosen(rows(60));
-        assert_eq!((shown.len(), matching, far.page), (12, 12, 1));
+        assert_eq!(chosen(&mut far), (12, 12, Some(Advised::Raise)));
         assert_eq!(far.href(), "/advice?kind=raise");
         let mut one = AdviceView::parse("nonsense", "route/r003", "");
-        assert_eq!(one.chosen(rows(60)).1, 1);
+        assert_eq!(chosen(&mut one).1, 1);
         assert_eq!(one.href(), "/advice?key=route%2Fr003");
     }
 }

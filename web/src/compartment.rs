@@ -221,9 +221,15 @@ impl CompartmentPage {
         self.key.strip_prefix("route/").unwrap_or(&self.key)
     }
 
-    /// The resource of the API.
-    pub fn api(&self) -> String {
-        format!("{}{}", self.frame.origin, url::compartment_api(&self.key))
+    /// The compartment as a word of a command.
+    pub fn shell_key(&self) -> String {
+        text::shell(&self.key)
+    }
+
+    /// The resource of the API, or one below it, as a word of a command.
+    pub fn api(&self, below: &str) -> String {
+        let (origin, path) = (&self.frame.origin, url::compartment_api(&self.key));
+        text::shell(&format!("{origin}{path}{below}"))
     }
 
     /// The limit in force as JSON spells it.

@@ -95,6 +95,11 @@ impl Freshness {
 }
 
 impl Frame {
+    /// The origin as a word of a command.
+    pub fn server(&self) -> String {
+        text::shell(&self.origin)
+    }
+
     /// `2 of 3 gateways run generation 43`.
     pub fn rollout(&self) -> String {
         let Fleet {

@@ -27,9 +27,9 @@ mod ladder;
 mod lately;
 mod list;
 mod list_view;
-mod neighbours;
 mod over_time;
 mod overview;
+mod pager;
 mod problem;
 mod reading;
 mod reason;
@@ -44,6 +44,7 @@ pub mod text;
 mod times;
 mod tried;
 pub mod url;
+mod watch;
 
 pub use self::alerts::{ALERTS_MAX, AlertCount, AlertRow, AlertsPage, Receivers, RuleRow};
 pub use self::compartment::{CompartmentPage, FindingRow, PARTS_MAX, Part, RejectedRow};
@@ -68,22 +69,23 @@ pub use ladder::{Ladder, Rehearsal, Rung};
 pub use lately::{Lately, Look};
 pub use list::{EXPORT_ROWS_MAX, Known, LIST_ROWS_MAX, ListPage, ListRow, Saturated};
 pub use list_view::{Asked, ListView, Order, Wanted};
-pub use neighbours::{breaker_sentence, retry_sentence};
 pub use over_time::{AdviceCard, OverTime};
 pub use overview::{
     ALERTS_SHOWN_MAX, CHANGES_MAX, ChangeRow, GATEWAYS_MAX, Overview, ROWS_MAX, Row, Totals,
 };
+pub use pager::Pager;
 pub use problem::Problem;
 pub use reading::Reading;
 pub use reason::{ReasonRow, reason_rows};
-pub use routes::{Looked, ROUTE_ROWS_MAX, RouteRow, RoutesPage, Slots};
+pub use routes::{Looked, RouteRow, RoutesPage, Slots};
 pub use routes_view::RoutesView;
-pub use shadow::{Beside, Next, ShadowPage, WATCHES_MAX, Watch, Watched};
+pub use shadow::{ShadowPage, WATCHES_MAX};
 pub use sign_in::SignIn;
 pub use state::State;
 pub use surround::{BreakerRow, RetryRow, Surround};
 pub use times::Times;
 pub use tried::{Tried, TriedStep, TryForm};
+pub use watch::{Beside, Next, Watch, Watched};
 
 /// Stands between the parts of a fragment, so that a stream can leave out what did not move. No
 /// name can forge it: `<` is escaped everywhere.

@@ -8,7 +8,7 @@ use askama::Template;
 use crate::chart::Spark;
 use crate::list_view::urgent_first;
 use crate::{
-    Chip, Filter, Frame, ListView, Order, Reading, State, Times, Wanted, reason, text, url,
+    Chip, Filter, Frame, ListView, Order, Pager, Reading, State, Times, Wanted, reason, text, url,
 };
 
 /// The most rows of one page.
@@ -178,13 +178,17 @@ impl ListPage {
         let known = known.find(|known| known.minutes > 0).unwrap_or_default();
         let (mut rows, states) = Self::chosen(&view, rows);
         let matching = rows.len();
-        let pages = matching.div_ceil(LIST_ROWS_MAX).max(1);
+        let pager = Pager {
+            page: view.page,
+            rows_max: LIST_ROWS_MAX,
+            matching,
+        };
+        let pager = pager.within();
         let view = ListView {
-            page: view.page.clamp(1, pages),
+            page: pager.page,
             ..view
         };
-        let skipped = view.page.saturating_sub(1).saturating_mul(LIST_ROWS_MAX);
-        view.cut(&mut rows, skipped, LIST_ROWS_MAX);
+        view.cut(&mut rows, pager.skipped(), LIST_ROWS_MAX);
         Self {
             frame,
             view,
@@ -242,26 +246,12 @@ impl ListPage {
 
     /// Which rows these are, and the addresses of those before and after.
     pub fn pager(&self) -> (String, Option<String>, Option<String>) {
-        let pages = self.matching.div_ceil(LIST_ROWS_MAX);
-        let page = self.view.page;
-        let before = (page > 1).then(|| self.view.page(page - 1));
-        let after = (page < pages).then(|| self.view.page(page + 1));
-        (self.range(), before, after)
-    }
-
-    /// `1 to 50 of 1,003 compartments`.
-    fn range(&self) -> String {
-        let all = text::plural(self.matching, "compartment", "compartments");
-        let first = self.view.page.saturating_sub(1) * LIST_ROWS_MAX + 1;
-        match self.rows.len() {
-            0 => "None".to_owned(),
-            n if n == self.matching => all,
-            n => format!(
-                "{} to {} of {all}",
-                text::count(first),
-                text::count(first + n - 1)
-            ),
-        }
+        let pager = Pager {
+            page: self.view.page,
+            rows_max: LIST_ROWS_MAX,
+            matching: self.matching,
+        };
+        pager.links(("compartment", "compartments"), |page| self.view.page(page))
     }
 
     /// The value of `aria-sort` of a column.

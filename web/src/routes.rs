@@ -11,10 +11,10 @@ use compartment::{Figures, Key};
 
 use crate::effective_words::limit;
 use crate::isolation::shared_layers;
-use crate::{Chip, Frame, Reading, RoutesView, Surround, TryForm, text, url};
+use crate::{Chip, Frame, Pager, Reading, RoutesView, Surround, TryForm, text, url};
 
 /// The most rows of one page.
-pub const ROUTE_ROWS_MAX: usize = 50;
+const ROUTE_ROWS_MAX: usize = 50;
 /// The most endpoints that a row names.
 const ENDPOINTS_MAX: usize = 3;
 
@@ -233,22 +233,18 @@ impl RoutesPage {
         vec![chip(false, "all", all), chip(true, "problems", problems)]
     }
 
+    /// Where the page is among all.
+    pub fn place(&self) -> Pager {
+        Pager {
+            page: self.view.page,
+            rows_max: ROUTE_ROWS_MAX,
+            matching: self.matching,
+        }
+    }
+
     /// Which rows these are, and the addresses of those before and after.
     pub fn pager(&self) -> (String, Option<String>, Option<String>) {
-        let pages = self.matching.div_ceil(ROUTE_ROWS_MAX);
-        let page = self.view.page;
-        let before = (page > 1).then(|| self.view.page(page - 1));
-        let after = (page < pages).then(|| self.view.page(page + 1));
-        let all = text::plural(self.matching, "route", "routes");
-        let first = page.saturating_sub(1) * ROUTE_ROWS_MAX + 1;
-        let words = match self.rows.len() {
-            0 => "None".to_owned(),
-            n if n == self.matching => all,
-            n => {
-                let last = first + n - 1;
-                format!("{} to {} of {all}", text::count(first), text::count(last))
-            }
-        };
-        (words, before, after)
+        let place = self.place();
+        place.links(("route", "routes"), |page| self.view.page(page))
     }
 }

@@ -20,8 +20,6 @@ mod routes;
 mod shadow;
 
 #[cfg(test)]
-pub(crate) use advice::advice_row;
-#[cfg(test)]
 pub(crate) use list::list_rows;
 
 /// Text that breaks out of whatever is not escaped.

@@ -144,6 +144,16 @@ pub fn pieces(name: &str) -> Vec<(&str, bool)> {
         .collect()
 }
 
+/// A word of a command line as every shell takes it. Also zsh, which looks for files by `?`, `*`,
+/// `[` and a `=` or `~` in front.
+pub fn shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/:._-%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,5 +227,20 @@ mod tests {
         assert_eq!(plain(&ago(1_999)), "just now");
         assert_eq!(plain(&ago(300_000)), "5 min ago");
         assert_eq!(plain(&ago(260_000_000)), "3 days ago");
+    }
+
+    #[test]
+    fn a_word_for_a_shell_is_one_word_and_no_pattern() {
+        for (word, typed) in [
+            ("route/a-b_c.d", "route/a-b_c.d"),
+            ("http://127.0.0.1:8081", "http://127.0.0.1:8081"),
+            ("http://[::1]:8081", "'http://[::1]:8081'"),
+            ("http://h/x%2Fy", "http://h/x%2Fy"),
+            ("http://h/x?limit=N", "'http://h/x?limit=N'"),
+            ("it's; rm", "'it'\\''s; rm'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell(word), typed);
+        }
     }
 }

@@ -9,12 +9,9 @@ use std::time::Duration;
 use compartment::Limit;
 use compartment::policy::{Fallback, Path, Policy, Route, Upstream};
 
-use super::shape::warning;
+use super::shape::{sum_of, warning};
 use super::{Finding, Severity, bounds};
 use crate::sizing::{Exact, in_flight, time};
-
-/// The most terms of a sum that a message spells out.
-const TERMS_SHOWN_MAX: usize = 8;
 
 /// A step that asks another dependency.
 #[derive(Clone, Copy)]
@@ -229,15 +226,10 @@ pub(super) fn lint_upstreams(policy: &Policy, findings: &mut Vec<Finding>) {
         let Some(cap) = cap.filter(|cap| limits.len() > 1 && sum > u64::from(*cap)) else {
             continue;
         };
-        let mut terms: Vec<String> = limits.iter().map(u32::to_string).collect();
-        if terms.len() > TERMS_SHOWN_MAX {
-            terms.truncate(TERMS_SHOWN_MAX);
-            terms.push("…".to_owned());
-        }
         let message = format!(
             "fallbacks may ask it {} = {sum} times at once; its limit {cap} wins: {sum} would \
              take them",
-            terms.join(" + ")
+            sum_of(&limits)
         );
         let path = Path::root().key("upstreams").key(upstream.id.as_str());
         findings.push(warning("L20", path.key("limit"), message));

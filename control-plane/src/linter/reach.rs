@@ -7,12 +7,9 @@
 use compartment::Class;
 use compartment::policy::{Path, Policy, Route};
 
-use super::shape::warning;
+use super::shape::{sum_of, warning};
 use super::{Finding, Severity};
 use crate::sizing::{Exact, time};
-
-/// The most terms of a sum that a message spells out.
-const TERMS_SHOWN_MAX: usize = 8;
 
 /// Judges one route.
 pub(super) fn lint(path: &Path, policy: &Policy, route: &Route, findings: &mut Vec<Finding>) {
@@ -152,15 +149,10 @@ pub(super) fn lint_spare(policy: &Policy, findings: &mut Vec<Finding>) {
     if slots.len() < 2 || sum < spare || spare == 0 {
         return;
     }
-    let mut terms: Vec<String> = slots.iter().map(u64::to_string).collect();
-    if terms.len() > TERMS_SHOWN_MAX {
-        terms.truncate(TERMS_SHOWN_MAX);
-        terms.push("…".to_owned());
-    }
     let message = format!(
         "streams may hold {} = {sum} of {spare} spare slots: then no route gets beyond its \
          guarantee",
-        terms.join(" + ")
+        sum_of(&slots)
     );
     let gateway = Path::root().key("gateway").key("spare");
     findings.push(warning("L12", gateway, message));

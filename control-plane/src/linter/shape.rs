@@ -16,6 +16,13 @@ const QUEUE_PLACES_FEW: u32 = 9;
 /// The most terms of a sum that a message spells out.
 const TERMS_SHOWN_MAX: usize = 8;
 
+/// The terms of a sum as a message spells them out.
+pub(super) fn sum_of(terms: &[impl ToString]) -> String {
+    let shown = terms.iter().take(TERMS_SHOWN_MAX).map(ToString::to_string);
+    let more = (terms.len() > TERMS_SHOWN_MAX).then(|| "…".to_owned());
+    shown.chain(more).collect::<Vec<_>>().join(" + ")
+}
+
 pub(super) fn warning(rule: &'static str, path: Path, message: String) -> Finding {
     Finding {
         rule,
@@ -119,17 +126,9 @@ pub(super) fn lint_upstreams(policy: &Policy, findings: &mut Vec<Finding>) {
         };
         let sum: u64 = terms.iter().copied().map(u64::from).sum();
         if sum > limit.into() {
-            let mut shown: Vec<String> = terms
-                .iter()
-                .take(TERMS_SHOWN_MAX)
-                .map(u32::to_string)
-                .collect();
-            if terms.len() > TERMS_SHOWN_MAX {
-                shown.push("…".to_owned());
-            }
             let message = format!(
                 "the routes over it are guaranteed {} = {sum} slots; its limit {limit} wins",
-                shown.join(" + ")
+                sum_of(terms)
             );
             let path = Path::root()
                 .key("upstreams")

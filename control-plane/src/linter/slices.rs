@@ -9,16 +9,13 @@ use std::collections::BTreeMap;
 use compartment::policy::{Path, Policy};
 
 use super::Finding;
-use super::shape::warning;
+use super::shape::{sum_of, warning};
 use crate::sizing::{Exact, in_flight};
 
 /// A slice of this many slots or more wastes little by standing alone.
 const SLICE_LARGE: u32 = 8;
 /// So many times less must be refused together before two slices should be one.
 const WORTH: f64 = 10.0;
-/// The most terms of a sum that a message spells out.
-const TERMS_SHOWN_MAX: usize = 8;
-
 /// Compartments over one upstream, for as long as they are small.
 #[derive(Default)]
 struct Slices {
@@ -61,16 +58,11 @@ fn too_small(slices: &Slices) -> Option<Finding> {
     if pooled * WORTH >= split {
         return None;
     }
-    let mut terms: Vec<String> = slices.slots.iter().map(u32::to_string).collect();
-    if terms.len() > TERMS_SHOWN_MAX {
-        terms.truncate(TERMS_SHOWN_MAX);
-        terms.push("…".to_owned());
-    }
     let message = format!(
         "{} compartments over one upstream, {} = {all} slots: at the assumed p99 they refuse \
          {:.2} %, one of {all} would refuse {:.2} %; merge those of like latency and importance",
         slices.slots.len(),
-        terms.join(" + "),
+        sum_of(&slices.slots),
         split * 100.0,
         pooled * 100.0
     );

@@ -55,19 +55,22 @@ async fn body(state: &AppState, asked: &Asked, query: &View) -> Result<String, P
     let snapshot = Snapshot::take(state);
     let listed = state.advice.listed();
     let mut view = AdviceView::parse(&query.kind, &query.key, &query.page);
-    let mut rows: Vec<AdviceRow> = listed.cards.iter().map(row).collect();
     let kinds = Advised::ALL.map(|kind| {
-        let n = rows.iter().filter(|row| row.kind == kind).count();
-        (kind, n)
+        let cards = listed.cards.iter();
+        (kind, cards.filter(|card| about(card).0 == kind).count())
     });
-    if !view.key.is_empty() {
+    let own = match view.key.is_empty() {
+        true => None,
         // One card is worked out when it is asked for; tenants have one too.
-        let measured = measured(state, policy, &view.key).await;
-        if let Ok(measured) = &measured {
-            rows = vec![row(&measured.card())];
-        }
-    }
-    let (cards, matching) = view.chosen(rows);
+        false => measured(state, policy, &view.key).await.ok(),
+    };
+    let own = own.map(|measured| measured.card());
+    let all = own
+        .as_ref()
+        .map_or(listed.cards.as_slice(), std::slice::from_ref);
+    let (cards, matching) = view.chosen(all.iter().collect(), about);
+    // What is not shown is not worded: a card has a page of arithmetic.
+    let cards = cards.into_iter().map(row).collect();
     let is_live = query.fragment == "live";
     let found = match policy {
         Some(policy) if !is_live => advice::findings(policy, &listed.cards),
@@ -155,6 +158,10 @@ async fn measured(
 
 fn at(at_ms: i64) -> Moment {
     moment(&crate::alerts::instant(at_ms))
+}
+
+fn about(card: &Card) -> (Advised, &str) {
+    (card_words::kind(card.advice.verdict), &card.key)
 }
 
 fn row(card: &Card) -> AdviceRow {

@@ -6,8 +6,8 @@
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
-use compartment::policy::{Policy, Unknown};
-use compartment::{Key, Level, Limit};
+use compartment::policy::Policy;
+use compartment::{Key, Level};
 use http::StatusCode;
 use serde::Deserialize;
 use web::{
@@ -130,11 +130,9 @@ pub(super) fn page(
         ladder: known
             .and_then(|(key, policy)| super::ladder::ladder(state, &snapshot, policy, key)),
         spare: known.and_then(|(key, policy)| held::spare(&snapshot, policy, key)),
-        rules: {
-            let own = known.map(|(key, policy)| held::rules(policy, key, reading.as_ref()));
-            let around = held::neighbours(state, key).into_iter();
-            around.chain(own.unwrap_or_default()).collect()
-        },
+        rules: known
+            .map(|(key, policy)| held::rules(policy, key, reading.as_ref()))
+            .unwrap_or_default(),
         reading,
         parts: snapshot.parts(key, PARTS_MAX),
         edit: settable(current, parsed.as_ref(), &effective),
@@ -234,7 +232,7 @@ fn settable(current: &Published, key: Option<&Key>, values: &[Effective]) -> Set
              Publish a whole policy with bulkhead apply.",
         );
     };
-    let settable = key.filter(|key| limit_of(policy, key).is_some());
+    let settable = key.filter(|key| policy.limit_of(key).is_some());
     match (settable, key.map(Key::level)) {
         (Some(key), _) => {
             let (document, number) = (&current.document, current.about.number);
@@ -255,49 +253,14 @@ fn is_named(policy: &Policy, key: &Key) -> bool {
     match key {
         Key::TenantRoute(route, tenant) => {
             let route = policy.routes.iter().any(|one| one.id == *route);
-            route && limit_of(policy, &Key::Tenant(tenant.clone())).is_some()
+            route && policy.limit_of(&Key::Tenant(tenant.clone())).is_some()
         }
         Key::Gateway
         | Key::Route(_)
         | Key::Stream(_)
         | Key::Fallback(_)
         | Key::Upstream(_)
-        | Key::Tenant(_) => limit_of(policy, key).is_some(),
-    }
-}
-
-/// The limit that can be set for `key`, as the policy has it.
-fn limit_of(policy: &Policy, key: &Key) -> Option<Limit> {
-    match key {
-        Key::Gateway => Limit::new(policy.gateway.capacity).ok(),
-        Key::Route(id) => policy
-            .routes
-            .iter()
-            .find(|one| one.id == *id)
-            .map(|one| one.compartment.limit),
-        Key::Stream(id) => {
-            let route = policy.routes.iter().find(|one| one.id == *id);
-            route?.compartment.stream.map(|stream| stream.limit)
-        }
-        Key::Fallback(id) => {
-            let route = policy.routes.iter().find(|one| one.id == *id);
-            route?.fallback_limit()
-        }
-        Key::Upstream(id) => policy
-            .upstreams
-            .iter()
-            .find(|one| one.id == *id)
-            .map(|one| one.limit),
-        Key::Tenant(id) if id.as_str() == "_unknown" => match policy.identify.as_ref()?.unknown {
-            Unknown::Shared { limit } => Some(limit),
-            Unknown::Reject => None,
-        },
-        Key::Tenant(id) => policy
-            .tenants
-            .iter()
-            .find(|one| one.id == *id)
-            .map(|one| one.limit),
-        Key::TenantRoute(..) => None,
+        | Key::Tenant(_) => policy.limit_of(key).is_some(),
     }
 }
 

@@ -202,9 +202,9 @@ fn caller(policy: &Policy, route: &Route, who: &Who<'_>, tried: &mut Tried) -> C
             class: route.class,
         },
         Who::Stranger => {
-            tried
-                .who
-                .push("Its caller is unknown: all such callers share tenant/_unknown.".to_owned());
+            tried.who.push(
+                "Its caller would be unknown: all such callers share tenant/_unknown.".to_owned(),
+            );
             let limit = match policy.identify.as_ref().map(|identify| identify.unknown) {
                 Some(Unknown::Shared { limit }) => Some(limit),
                 Some(Unknown::Reject) | None => None,
@@ -224,9 +224,10 @@ fn caller(policy: &Policy, route: &Route, who: &Who<'_>, tried: &mut Tried) -> C
                 own.map(|(_, limit)| *limit)
             });
             let on_plan = plan.map_or_else(String::new, |plan| format!(", on plan {}", plan.id));
-            tried
-                .who
-                .push(format!("It is of tenant {} ({how}){on_plan}.", tenant.id));
+            tried.who.push(format!(
+                "It would be of tenant {} ({how}){on_plan}.",
+                tenant.id
+            ));
             let class = plan.and_then(|plan| plan.class);
             Caller {
                 tenant: Some((tenant.id.clone(), tenant.limit)),
@@ -245,6 +246,6 @@ fn caller(policy: &Policy, route: &Route, who: &Who<'_>, tried: &mut Tried) -> C
     let class: Class = caller.class;
     tried
         .who
-        .push(format!("Its class is {}, {why}.", class.as_str()));
+        .push(format!("Its class would be {}, {why}.", class.as_str()));
     caller
 }

@@ -81,19 +81,6 @@ fn routes(snapshot: &Snapshot) -> Vec<Reading> {
     })
 }
 
-/// What stands around the limit: the breaker of an upstream, the retries of a route.
-pub(super) fn neighbours(state: &AppState, key: &str) -> Vec<String> {
-    let figures = state.figures_of(key);
-    let total = figures.compartments.get(key).map(|own| &own.total);
-    let breaker = total.and_then(|total| total.breaker.as_deref());
-    let retry = total.and_then(|total| total.retry.as_deref());
-    let breaker = breaker.map(web::breaker_sentence);
-    breaker
-        .into_iter()
-        .chain(retry.map(web::retry_sentence))
-        .collect()
-}
-
 /// What the route's own rules leave to one more request at this moment.
 pub(super) fn rules(policy: &Policy, key: &Key, reading: Option<&Reading>) -> Vec<String> {
     let Key::Route(id) = key else {

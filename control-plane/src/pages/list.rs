@@ -6,11 +6,11 @@
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::response::{IntoResponse as _, Response};
-use compartment::Rejection;
-use http::{HeaderValue, StatusCode, header};
+use compartment::{Level, Rejection};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
-use web::{ListPage, ListRow, ListView, Order, Template as _};
+use web::{Advised, ListPage, ListRow, ListView, Order, Template as _};
 
 use super::frame::Asked;
 use super::readings::Snapshot;
@@ -69,7 +69,7 @@ async fn body(state: &AppState, asked: &Asked, viewed: Viewed) -> Result<String,
     let made = tokio::task::spawn_blocking(move || {
         let rows = rows(&state, &snapshot, &view);
         let mut page = ListPage::new(frame, view, rows);
-        fill(&state, &snapshot, &mut page.rows);
+        fill(&state, &snapshot, page.view.order, &mut page.rows);
         if is_live {
             page.fragment()
         } else {
@@ -90,25 +90,39 @@ fn rows(state: &AppState, snapshot: &Snapshot, view: &ListView) -> Vec<ListRow> 
     if view.order == Order::Hold {
         let mut times = snapshot.times_of(|_| true);
         for row in &mut rows {
-            let own = times.remove(row.reading.key.as_str()).unwrap_or_default();
-            row.p99_us = own.hold.quantile_us(990);
+            row.times = times.remove(row.reading.key.as_str()).unwrap_or_default();
+            row.p99_us = row.times.hold.quantile_us(990);
         }
     }
     rows
 }
 
 /// What only the rows of this page need.
-fn fill(state: &AppState, snapshot: &Snapshot, rows: &mut [ListRow]) {
-    let keys: Vec<String> = rows.iter().map(|row| row.reading.key.clone()).collect();
-    let mut times = snapshot.times_of(|key| keys.iter().any(|own| own == key));
+fn fill(state: &AppState, snapshot: &Snapshot, order: Order, rows: &mut [ListRow]) {
     let listed = state.advice.listed();
     for row in rows {
         let key = row.reading.key.as_str();
-        row.times = times.remove(key).unwrap_or_default();
+        // The order by hold times has looked at them all.
+        if order != Order::Hold {
+            row.times = snapshot.times(key);
+        }
         row.spark = hour::spark(&state.past, key);
         let card = listed.cards.iter().find(|card| card.key == key);
-        row.advice = card.map(advised);
+        row.advice = match card {
+            Some(card) => Some(advised(card)),
+            None => not_yet(listed.at_ms, row.reading.level),
+        };
     }
+}
+
+/// A blank would read as nothing to change, where nobody has looked yet.
+fn not_yet(worked_out_ms: Option<i64>, level: Level) -> Option<(&'static str, String)> {
+    let is_advised = match level {
+        Level::Gateway | Level::Upstream | Level::Route | Level::Stream | Level::Fallback => true,
+        Level::Tenant | Level::TenantRoute => false,
+    };
+    let not_yet = is_advised && worked_out_ms.is_none();
+    not_yet.then(|| (Advised::TooLittle.as_str(), "no advice yet".to_owned()))
 }
 
 /// The advice in two or three words.
@@ -129,7 +143,7 @@ pub(super) async fn csv(
     viewed: Result<Query<Viewed>, QueryRejection>,
 ) -> Response {
     let Query(viewed) = viewed.unwrap_or_default();
-    let made = exported(&state, &viewed, |rows, _| {
+    let made = exported(&state, &viewed, |rows, left_out| {
         let mut text = String::from(HEAD);
         text.push_str("\r\n");
         for row in rows {
@@ -137,7 +151,7 @@ pub(super) async fn csv(
             text.push_str(&fields.join(","));
             text.push_str("\r\n");
         }
-        text
+        (text, left_out)
     });
     file(made.await, "text/csv; charset=utf-8", "compartments.csv")
 }
@@ -151,7 +165,8 @@ pub(super) async fn json(
     let made = exported(&state, &viewed, |rows, left_out| {
         let object = |row: &ListRow| fields(row).collect::<serde_json::Map<_, _>>();
         let rows: Vec<_> = rows.iter().map(object).collect();
-        json!({"compartments": rows, "left_out": left_out}).to_string()
+        let text = json!({"compartments": rows, "left_out": left_out}).to_string();
+        (text, left_out)
     });
     file(made.await, "application/json", "compartments.json")
 }
@@ -159,24 +174,26 @@ pub(super) async fn json(
 async fn exported(
     state: &AppState,
     viewed: &Viewed,
-    write: impl FnOnce(&[ListRow], usize) -> String + Send + 'static,
-) -> Option<String> {
+    write: impl FnOnce(&[ListRow], usize) -> (String, usize) + Send + 'static,
+) -> Option<(String, usize)> {
     let (state, view) = (state.clone(), viewed.view());
     let made = tokio::task::spawn_blocking(move || {
         let snapshot = Snapshot::take(&state);
         let rows = rows(&state, &snapshot, &view);
         let (mut rows, left_out) = ListPage::export(&view, rows);
-        let mut times = snapshot.times_of(|_| true);
-        for row in &mut rows {
-            row.times = times.remove(row.reading.key.as_str()).unwrap_or_default();
+        if view.order != Order::Hold {
+            let mut times = snapshot.times_of(|_| true);
+            for row in &mut rows {
+                row.times = times.remove(row.reading.key.as_str()).unwrap_or_default();
+            }
         }
         write(&rows, left_out)
     });
     made.await.ok()
 }
 
-fn file(body: Option<String>, kind: &'static str, name: &'static str) -> Response {
-    let Some(body) = body else {
+fn file(made: Option<(String, usize)>, kind: &'static str, name: &'static str) -> Response {
+    let Some((body, left_out)) = made else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
     let place = HeaderValue::from_str(&format!("attachment; filename=\"{name}\""));
@@ -184,9 +201,14 @@ fn file(body: Option<String>, kind: &'static str, name: &'static str) -> Respons
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
         (header::CONTENT_DISPOSITION, place),
+        // A table has no place to say it in.
+        (LEFT_OUT, HeaderValue::from(left_out)),
     ];
     (headers, body).into_response()
 }
+
+/// How many rows of the view found no place in the file.
+const LEFT_OUT: HeaderName = HeaderName::from_static("x-left-out");
 
 /// The columns; the same as of [`fields`].
 const HEAD: &str = "key,level,state,mode,limit,in_flight,peak,queued,borrowed,arrived,admitted,\
@@ -247,6 +269,15 @@ fn cell(value: &Json) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn before_the_first_advice_the_list_says_so() {
+        let words = |at_ms, level| not_yet(at_ms, level).map(|(_, words)| words);
+        let yet = Some("no advice yet".to_owned());
+        assert_eq!(words(None, Level::Route), yet);
+        assert_eq!(words(Some(1), Level::Route), None);
+        assert_eq!(words(None, Level::Tenant), None);
+    }
 
     #[test]
     fn a_hostile_name_is_one_text_field() {

@@ -73,6 +73,12 @@ impl PageError {
         }
     }
 
+    /// A fault of ours, for the log. Who is turned away for want of a place tries again every
+    /// second: that is told to the browser alone.
+    fn is_fault(&self) -> bool {
+        self.status().is_server_error() && !matches!(self, Self::TooManyStreams)
+    }
+
     fn words(&self) -> (&'static str, String) {
         match self {
             Self::NotFound { what } => ("Not found", (*what).to_owned()),
@@ -97,7 +103,7 @@ impl PageError {
     /// The page. `retry` is where trying again makes sense.
     pub(crate) fn answer(&self, request_id: &str, retry: Option<String>) -> Response {
         let status = self.status();
-        if status.is_server_error() {
+        if self.is_fault() {
             tracing::error!(
                 request.id = request_id,
                 error = self as &dyn std::error::Error,
@@ -116,5 +122,20 @@ impl PageError {
             status,
             page.render().unwrap_or_else(|_| format!("{title}\n")),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whom_no_place_is_left_for_fills_no_log() {
+        let full = PageError::TooManyStreams;
+        assert_eq!((full.status().as_u16(), full.is_fault()), (503, false));
+        let store = PageError::Store(StoreError::Closed);
+        assert_eq!((store.status().as_u16(), store.is_fault()), (503, true));
+        let missing = PageError::NotFound { what: "nothing" };
+        assert!(!missing.is_fault());
     }
 }

@@ -12,7 +12,7 @@ use compartment::policy::{Policy, Route};
 use compartment::{Figures, Level};
 use http::StatusCode;
 use serde::Deserialize;
-use web::{Looked, ROUTE_ROWS_MAX, RouteRow, RoutesPage, RoutesView, Template as _, TryForm};
+use web::{Looked, RouteRow, RoutesPage, RoutesView, Template as _, TryForm};
 
 use super::frame::Asked;
 use super::readings::Snapshot;
@@ -99,18 +99,9 @@ fn choose(page: &mut RoutesPage, policy: &Policy, snapshot: &Snapshot) {
     page.counts = (named.len(), problems.len());
     let chosen = if page.view.problems { problems } else { named };
     page.matching = chosen.len();
-    let pages = page.matching.div_ceil(ROUTE_ROWS_MAX).max(1);
-    page.view.page = page.view.page.clamp(1, pages);
-    let skipped = page
-        .view
-        .page
-        .saturating_sub(1)
-        .saturating_mul(ROUTE_ROWS_MAX);
-    let shown: Vec<&Route> = chosen
-        .into_iter()
-        .skip(skipped)
-        .take(ROUTE_ROWS_MAX)
-        .collect();
+    let place = page.place().within();
+    page.view.page = place.page;
+    let shown: Vec<&Route> = place.cut(chosen);
     let keys: HashSet<String> = shown
         .iter()
         .flat_map(|route| RouteRow::keys(policy, route))

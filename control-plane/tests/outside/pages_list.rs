@@ -88,6 +88,7 @@ async fn the_list_is_filtered_sorted_and_exported_by_its_address() {
             .unwrap()
             .contains("compartments.csv")
     );
+    assert_eq!(csv.header("x-left-out").unwrap(), "0");
     let text = csv.text();
     let lines: Vec<&str> = text.split("\r\n").collect();
     assert!(

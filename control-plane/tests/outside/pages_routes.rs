@@ -160,7 +160,7 @@ async fn a_request_is_tried_without_being_sent() {
         ("method=GET&path=/a/7&tenant=acme", "1 of 2 in flight"),
         (
             "method=GET&path=/a/7&tenant=acme",
-            "Its class is sheddable, because its plan",
+            "Its class would be sheddable, because its plan",
         ),
         (
             "method=GET&path=/a/7&tenant=acme",

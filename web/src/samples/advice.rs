@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The advice for one compartment.
-pub(crate) fn advice_row(key: &str, kind: Advised) -> AdviceRow {
+fn advice_row(key: &str, kind: Advised) -> AdviceRow {
     let advised = match kind {
         Advised::Raise => Some(58),
         Advised::Lower => Some(12),
@@ -118,7 +118,7 @@ fn page(query: [&str; 2], rows: Vec<AdviceRow>, ask: Ask) -> AdvicePage {
         (kind, n)
     });
     let mut view = AdviceView::parse(kind, key, "");
-    let (cards, matching) = view.chosen(rows);
+    let (cards, matching) = view.chosen(rows.iter().collect(), |row| (row.kind, &row.key));
     AdvicePage {
         frame: Frame {
             here: view.href(),
@@ -130,7 +130,7 @@ fn page(query: [&str; 2], rows: Vec<AdviceRow>, ask: Ask) -> AdvicePage {
             "143 advised slots of 3 routes fit into capacity 200".to_owned(),
             true,
         )),
-        cards,
+        cards: cards.into_iter().cloned().collect(),
         matching,
         kinds: kinds.to_vec(),
         findings: findings(),
