@@ -13,8 +13,9 @@ use http_body::Body;
 use hyper::body::Incoming;
 
 use crate::core::{OnRoute, Snapshot};
+use crate::framing::Framing;
 use crate::head::{self, Halt, Head};
-use crate::headers::{self, Framing, Sender};
+use crate::headers::{self, Sender};
 use crate::held_body::Bounds;
 use crate::reason::Reason;
 use crate::request_body::Pump;

@@ -14,7 +14,8 @@ use http::{Request, Response, StatusCode};
 
 use crate::breakers::Leave;
 use crate::core::{Choice, Core, OnRoute, RouteLane};
-use crate::headers::{Framing, TRACEPARENT, framing, names_websocket};
+use crate::framing::{Framing, framing};
+use crate::headers::{TRACEPARENT, names_websocket};
 use crate::held_body::Bounds;
 use crate::reason::Reason;
 use crate::remaining;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use compartment::Name;
 use compartment::policy::{Endpoint, Fault, Path, Policy, Upstream};
+use telemetry::NoRoots;
 
 use crate::upstream::{NoTls, Readers, Secure, Secured, Target, server_name};
 
@@ -156,7 +157,9 @@ fn secure(
         .map(Some)
         .map_err(|error| {
             let (path, value) = match (&error, terms) {
-                (NoTls::NoSystemRoots(_), _) | (_, None) => (at.key("endpoints"), String::new()),
+                (NoTls::Roots(NoRoots::System(_)), _) | (_, None) => {
+                    (at.key("endpoints"), String::new())
+                }
                 (_, Some(terms)) => (at.key("tls").key("ca_file"), format!("{:?}", terms.ca_file)),
             };
             Fault {

@@ -10,7 +10,7 @@ use http::header::UPGRADE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method};
 
-use crate::headers::{Framing, framing};
+use crate::framing::{Framing, framing};
 use crate::reason::Reason;
 use crate::target;
 

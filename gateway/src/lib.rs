@@ -25,6 +25,7 @@ mod error;
 mod fallback;
 mod field_rules;
 mod folded;
+mod framing;
 mod head;
 mod headers;
 mod held_body;

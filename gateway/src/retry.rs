@@ -126,7 +126,7 @@ pub(crate) async fn run(
         let mut pause_us = 0;
         let verdict = verdict(&retry.on, &result);
         let now_us = match verdict {
-            // Its head has just come.
+            // A success is not worth a reading of its own.
             Verdict::Good => attempts.core.now.last_us(),
             Verdict::Over | Verdict::Failed | Verdict::Refused(_) => attempts.core.now.read_us(),
         };

@@ -7,7 +7,8 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{Method, Version};
 
-use crate::headers::{Framing, names_websocket};
+use crate::framing::Framing;
+use crate::headers::names_websocket;
 use crate::live_policy::LiveRoute;
 
 const EVENT_STREAM: &str = "text/event-stream";

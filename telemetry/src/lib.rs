@@ -20,6 +20,7 @@ mod pipe;
 mod plain_http;
 mod prometheus;
 mod record;
+mod roots;
 mod sampler;
 mod settings;
 mod tls;
@@ -35,6 +36,7 @@ pub use prometheus::page;
 pub use record::{
     Kind, Record, SpanId, Status, TRACE_HEX, Text, TraceId, Value, bounded, span_hex, trace_hex,
 };
+pub use roots::{NoRoots, verifier};
 pub use sampler::Sampler;
 pub use settings::{Fault, Protocol, Settings, Signal};
 pub use tls::{HTTP1, HTTP2, Identity, Tls, TlsError};

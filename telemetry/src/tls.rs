@@ -7,16 +7,15 @@
 use std::io;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::crypto::aws_lc_rs;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls_platform_verifier::Verifier;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+
+use crate::roots::{NoRoots, verifier};
 
 /// The application protocol of HTTP/1.1.
 pub const HTTP1: &[u8] = b"http/1.1";
@@ -59,7 +58,10 @@ impl Tls {
         protocol: &[u8],
     ) -> Result<Self, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let verifier = verifier(roots, &provider)?;
+        let verifier = verifier(roots, &provider).map_err(|error| match error {
+            NoRoots::System(_) => TlsError::NoSystemRoots,
+            NoRoots::Pem(_) | NoRoots::Empty | NoRoots::Otherwise(_) => TlsError::Roots,
+        })?;
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|_| TlsError::NoSystemRoots)?
@@ -88,24 +90,4 @@ impl Tls {
             .connect(name, stream)
             .await
     }
-}
-
-fn verifier(
-    roots: Option<&[u8]>,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
-    let Some(pem) = roots else {
-        let system = Verifier::new(Arc::clone(provider)).map_err(|_| TlsError::NoSystemRoots)?;
-        return Ok(Arc::new(system));
-    };
-    let mut store = RootCertStore::empty();
-    for root in CertificateDer::pem_slice_iter(pem) {
-        let root = root.map_err(|_| TlsError::Roots)?;
-        store.add(root).map_err(|_| TlsError::Roots)?;
-    }
-    if store.is_empty() {
-        return Err(TlsError::Roots);
-    }
-    let builder = WebPkiServerVerifier::builder_with_provider(store.into(), Arc::clone(provider));
-    Ok(builder.build().map_err(|_| TlsError::Roots)?)
 }

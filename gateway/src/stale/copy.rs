@@ -14,7 +14,7 @@ use super::room::Room;
 use super::rules::{Storable, variant};
 use super::store::{Slot, Store, Stored};
 use crate::error::REQUEST_ID;
-use crate::headers::{Framing, framing};
+use crate::framing::{Framing, framing};
 
 /// The largest body of a stored answer.
 pub(crate) const BODY_BYTES_MAX: usize = 256 * 1024;

@@ -15,7 +15,7 @@ mod store;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use compartment::policy::Endpoint;
+use compartment::policy::{Endpoint, Fallback};
 use http::header::{AGE, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode, Version};
 
@@ -241,7 +241,8 @@ impl Owners {
     /// differs, and with it everything of its own.
     pub(crate) fn of(policy: &compartment::policy::Policy) -> Self {
         let keeps = |route: &compartment::policy::Route| {
-            route.fallback.iter().any(|step| step.kind() == "stale")
+            let mut steps = route.fallback.iter();
+            steps.any(|step| matches!(step, Fallback::Stale { .. }))
         };
         if !policy.routes.iter().any(keeps) {
             return Self::default();

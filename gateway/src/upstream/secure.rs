@@ -9,13 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use compartment::policy::UpstreamTls;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName};
-use rustls_platform_verifier::Verifier;
+use rustls::ClientConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls_pki_types::ServerName;
+use telemetry::{NoRoots, verifier};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -37,14 +34,17 @@ pub(crate) enum NoTls {
     TooManyLate,
     #[error("must be a file of at most {CA_FILE_BYTES_MAX} bytes")]
     NoFile,
-    #[error("must hold certificates in PEM: {0}")]
-    Pem(rustls_pki_types::pem::Error),
-    #[error("holds no certificate that can be a root")]
-    Empty,
-    #[error("this system has no roots to believe ({0}); name some with tls.ca_file")]
-    NoSystemRoots(rustls::Error),
+    #[error("{0}{advice}", advice = advice(.0))]
+    Roots(#[from] NoRoots),
     #[error("TLS cannot be set up: {0}")]
     Otherwise(String),
+}
+
+const fn advice(why: &NoRoots) -> &'static str {
+    match why {
+        NoRoots::System(_) => "; name some with tls.ca_file",
+        NoRoots::Pem(_) | NoRoots::Empty | NoRoots::Otherwise(_) => "",
+    }
 }
 
 /// How one upstream is spoken to.
@@ -150,7 +150,7 @@ pub(crate) fn server_name(host: &str) -> Option<ServerName<'static>> {
 
 fn config(pem: Option<&Vec<u8>>, http2: bool) -> Result<Arc<ClientConfig>, NoTls> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let verifier = verifier(pem, &provider)?;
+    let verifier = verifier(pem.map(Vec::as_slice), &provider)?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| NoTls::Otherwise(error.to_string()))?;
@@ -161,25 +161,4 @@ fn config(pem: Option<&Vec<u8>>, http2: bool) -> Result<Arc<ClientConfig>, NoTls
     let alpn = if http2 { ALPN_HTTP2 } else { ALPN_HTTP1 };
     config.alpn_protocols = vec![alpn.to_vec()];
     Ok(Arc::new(config))
-}
-
-fn verifier(
-    pem: Option<&Vec<u8>>,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ServerCertVerifier>, NoTls> {
-    let Some(pem) = pem else {
-        let system = Verifier::new(Arc::clone(provider)).map_err(NoTls::NoSystemRoots)?;
-        return Ok(Arc::new(system));
-    };
-    let mut roots = RootCertStore::empty();
-    for root in CertificateDer::pem_slice_iter(pem) {
-        let root = root.map_err(NoTls::Pem)?;
-        roots.add(root).map_err(|_| NoTls::Empty)?;
-    }
-    if roots.is_empty() {
-        return Err(NoTls::Empty);
-    }
-    let builder = WebPkiServerVerifier::builder_with_provider(roots.into(), Arc::clone(provider));
-    let built = builder.build();
-    Ok(built.map_err(|error| NoTls::Otherwise(error.to_string()))?)
 }
