@@ -445,10 +445,32 @@ fn a_place_goes_to_another_tenant_in_the_instant_of_a_turn() {
 
 #[test]
 fn a_place_that_gives_way_as_its_waiter_leaves_is_given_once() {
-    model(3, || {
+    place_that_gives_way(|second| drop(second), 1);
+    let seen = Seen::default();
+    let notes = seen.clone();
+    let gives_up = move |second: compartment::Waiting<Here>| match why(&second
+        .give_up(Rejection::QueueTimeout)
+        .unwrap_err())
+    {
+        ("queue_full", "route/a") => notes.note(0),
+        ("queue_timeout", "route/a") => notes.note(1),
+        other => panic!("{other:?}"),
+    };
+    place_that_gives_way(gives_up, 0);
+    seen.all(2);
+}
+
+/// The second in line ends its wait while a newcomer pushes it out; `left`: how many are counted
+/// as having left, of the one that is counted.
+fn place_that_gives_way(
+    leave: impl Fn(compartment::Waiting<Here>) + Sync + Send + Clone + 'static,
+    left: u64,
+) {
+    model(3, move || {
+        let leave = leave.clone();
         let hull = Arc::new(Hull::new());
         let (snapshot, held, [first, second]) = crowded(&hull);
-        let leaves = spawn(move || drop(second));
+        let leaves = spawn(move || leave(second));
         let caller = snapshot.caller(0, 1);
         let newcomer = waiting(snapshot.ask(0, caller, &mut CellCache::new())).unwrap();
         leaves.join().unwrap();
@@ -457,8 +479,11 @@ fn a_place_that_gives_way_as_its_waiter_leaves_is_given_once() {
         drop(block_on(newcomer).unwrap());
         all_returned(&hull);
         let line = figures(&hull, "route/a").unwrap();
-        let gave_way: u64 = line.rejected.values().sum();
-        assert_eq!((line.arrived, line.left_queue + gave_way), (4, 1));
+        let refused: u64 = line.rejected.values().sum();
+        assert_eq!(
+            (line.arrived, line.left_queue, refused),
+            (4, left, 1 - left)
+        );
     });
 }
 
@@ -539,15 +564,23 @@ fn raising_wakes_waiters_and_closing_ends_their_wait() {
 
 #[test]
 fn a_raised_limit_reaches_a_waiter_although_nobody_leaves() {
-    model(3, || {
+    let seen = Seen::default();
+    let notes = seen.clone();
+    model(3, move || {
         let hull = Arc::new(Hull::new());
         let snapshot = plain(&hull, &[route("a", 1).queue(1)]);
         let _held = admitted(snapshot.anybody(0)).unwrap();
         let asking = {
-            let snapshot = Arc::clone(&snapshot);
+            let (snapshot, notes) = (Arc::clone(&snapshot), notes.clone());
             spawn(move || match snapshot.anybody(0) {
-                Entry::Admitted(permits) => drop(permits),
-                Entry::Waiting(waiting) => drop(block_on(waiting).unwrap()),
+                Entry::Admitted(permits) => {
+                    notes.note(0);
+                    drop(permits);
+                }
+                Entry::Waiting(waiting) => {
+                    notes.note(1);
+                    drop(block_on(waiting).unwrap());
+                }
                 Entry::Refused(refusal) => panic!("refused with room: {refusal:?}"),
             })
         };
@@ -555,6 +588,7 @@ fn a_raised_limit_reaches_a_waiter_although_nobody_leaves() {
         asking.join().unwrap();
         assert_eq!(snapshot.fittings.passages[0].route().in_flight(), 1);
     });
+    seen.all(2);
 }
 
 #[test]
