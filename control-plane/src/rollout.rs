@@ -10,10 +10,10 @@ mod stage;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use compartment::policy::{Fault, Policy, Value};
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
+use wire::parts::Parts;
 
 use crate::clock;
 use crate::fleet::Wanted;
@@ -35,8 +35,8 @@ pub struct Published {
     pub epoch: String,
     /// The document.
     pub document: Value,
-    /// The document as JSON; shared by all streams.
-    pub json: Bytes,
+    /// The document as JSON, in parts; shared by all streams.
+    pub parts: Arc<Parts>,
     /// The document checked; an older build may have stored what this one refuses.
     pub policy: Result<Policy, Vec<Fault>>,
 }
@@ -55,7 +55,7 @@ impl Published {
             about,
             epoch: epoch.to_owned(),
             document,
-            json: json.into(),
+            parts: Arc::new(Parts::of(json.into())),
             policy,
         })
     }
@@ -68,7 +68,7 @@ pub(crate) struct Outgoing {
     pub(crate) digest: String,
     pub(crate) epoch: String,
     /// The document; shared by all streams.
-    pub(crate) json: Bytes,
+    pub(crate) parts: Arc<Parts>,
     /// Rises when somebody asks for another try of what was refused.
     pub(crate) attempt: u64,
 }
@@ -79,7 +79,7 @@ impl Outgoing {
             number: published.about.number,
             digest: published.about.digest.clone(),
             epoch: published.epoch.clone(),
-            json: published.json.clone(),
+            parts: Arc::clone(&published.parts),
             attempt: 0,
         }
     }

@@ -4,6 +4,8 @@
 //! stream has its own task and its own state, and follows the newest generation by itself, so a
 //! slow gateway delays nobody. It must never send a generation twice because it was refused.
 
+mod held;
+
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -25,6 +27,7 @@ use crate::fleet::{Moment, RefusedFault};
 use crate::readings::{Received, ReportMark, Taken, sorted};
 use crate::rollout::{Answered, Outgoing, Published};
 use crate::state::AppState;
+use held::Held;
 
 /// Longest wait for a gateway's first message.
 const HELLO_MAX: Duration = Duration::from_secs(10);
@@ -106,6 +109,8 @@ async fn follow(state: AppState, mut up: Streaming<FromGateway>, down: Down) {
     let runs_newest = same_store && !is_ahead && running == newest.about.number;
     let moved = state.rollout.connect(stream, &id, runs_newest);
     let asked = state.drills.follow();
+    let runs = runs_newest.then(|| newest.parts.digests());
+    let held = Held::new(&hello, runs);
     let link = Link {
         state,
         id,
@@ -115,6 +120,7 @@ async fn follow(state: AppState, mut up: Streaming<FromGateway>, down: Down) {
         is_ahead,
         moved,
         asked,
+        held,
         sent: None,
         answer_by: None,
     };
@@ -168,6 +174,8 @@ struct Link {
     moved: watch::Receiver<()>,
     /// Rehearsals that this gateway is to make, with all others.
     asked: broadcast::Receiver<Rehearse>,
+    /// What of a document it has already.
+    held: Held,
     /// The generation that this stream last took down, and which try of it, whatever became of it.
     sent: Option<(u64, u64)>,
     /// Until when the answer to it is awaited. One policy at a time: what a frozen gateway does
@@ -251,11 +259,13 @@ impl Link {
             self.state.watched.learn(&newest);
         }
         self.state.rollout.sent(self.stream);
+        let (document, parts) = self.held.push(&outgoing.parts);
         let policy = PolicyPush {
             generation: outgoing.number,
             digest: outgoing.digest,
-            document: outgoing.json,
+            document,
             epoch: outgoing.epoch,
+            parts,
         };
         ToGateway {
             message: Some(to_gateway::Message::Policy(policy)),
@@ -285,9 +295,15 @@ impl Link {
             self.answer_by = None;
         }
         match outcome {
+            Some(answer::Outcome::Missing(_)) if self.held.forget() => {
+                // The same once more, whole.
+                self.sent = None;
+                true
+            }
             Some(answer::Outcome::Running(_) | answer::Outcome::AlreadyThere(_)) => {
                 (self.same_store, self.is_ahead) = (true, false);
                 self.running = generation;
+                self.held.runs();
                 self.state.watched.runs(&self.id, generation);
                 tracing::info!(
                     gateway.id = %self.id,
@@ -322,7 +338,7 @@ impl Link {
                 self.state.rollout.answered(self.stream, generation, answer);
                 known
             }
-            None => false,
+            Some(answer::Outcome::Missing(_)) | None => false,
         }
     }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use compartment::policy::Fault;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -16,6 +17,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
 use wire::Secret;
+use wire::parts::{MissingPart, Parts, SPLIT_BYTES_MIN, assemble};
 use wire::stream::proto::control_client::ControlClient;
 use wire::stream::proto::from_gateway::Message;
 use wire::stream::proto::{self, FromGateway, Hello, PolicyPush, ToGateway, to_gateway};
@@ -97,6 +99,8 @@ pub(crate) struct Link {
     reporter: Reporter,
     standing: Arc<Standing>,
     back_off: BackOff,
+    /// The document that runs, where it is large enough to be sent in parts.
+    base: Option<Arc<Parts>>,
     /// The kind of failure that was logged last in this streak.
     logged: Option<u8>,
 }
@@ -120,6 +124,7 @@ impl Link {
             reporter,
             standing,
             back_off: BackOff::new(),
+            base: None,
             logged: None,
         })
     }
@@ -201,6 +206,8 @@ impl Link {
             generation,
             digest,
             epoch,
+            takes_parts: true,
+            has_parts: self.base.is_some(),
         }
     }
 
@@ -226,16 +233,19 @@ impl Link {
 
     /// One policy of the control plane.
     async fn take(
-        &self,
+        &mut self,
         push: PolicyPush,
         outbound: &mpsc::Sender<FromGateway>,
     ) -> Result<(), Ended> {
         let generation = push.generation;
         let answer = self.apply(push).await;
         let outcome = match answer {
-            Answer::Running => proto::answer::Outcome::Running(proto::Running {}),
-            Answer::AlreadyThere => proto::answer::Outcome::AlreadyThere(proto::AlreadyThere {}),
-            Answer::Refused(faults) => proto::answer::Outcome::Refused(proto::Refused {
+            Err(MissingPart) => proto::answer::Outcome::Missing(proto::Missing {}),
+            Ok(Answer::Running) => proto::answer::Outcome::Running(proto::Running {}),
+            Ok(Answer::AlreadyThere) => {
+                proto::answer::Outcome::AlreadyThere(proto::AlreadyThere {})
+            }
+            Ok(Answer::Refused(faults)) => proto::answer::Outcome::Refused(proto::Refused {
                 faults: faults.iter().map(fault_message).collect(),
             }),
         };
@@ -250,13 +260,21 @@ impl Link {
     /// Check, save, put in force: in this order, so that a limit that anybody has met is on disk.
     /// All on threads of the blocking pool: a policy of 20 MB must not delay the admin port,
     /// which shares this thread.
-    async fn apply(&self, push: PolicyPush) -> Answer {
+    async fn apply(&mut self, push: PolicyPush) -> Result<Answer, MissingPart> {
         let PolicyPush {
             generation,
             digest,
             document,
             epoch,
+            parts,
         } = push;
+        let document = if parts.is_empty() {
+            document
+        } else {
+            let base = self.base.clone();
+            let whole = spawn_blocking(move || assemble(&parts, base.as_deref())).await;
+            whole.unwrap_or(Err(MissingPart))?
+        };
         let offered = Identity {
             epoch,
             generation,
@@ -267,11 +285,12 @@ impl Link {
         let checked = spawn_blocking(move || intake.check_text(identity, &text)).await;
         let checked = match checked {
             Ok(Ok(checked)) => checked,
-            Ok(Err(answer)) => return answer,
-            Err(_) => return Answer::Refused(vec![broken()]),
+            Ok(Err(answer)) => return Ok(answer),
+            Err(_) => return Ok(Answer::Refused(vec![broken()])),
         };
         let keeper = self.keeper.clone();
-        let saving = spawn_blocking(move || keeper.keep(offered, &document));
+        let saved = document.clone();
+        let saving = spawn_blocking(move || keeper.keep(offered, &saved));
         // A disk that hangs delays a change by this much and no more; saving goes on.
         let _saved = tokio::time::timeout(SAVE_TIMEOUT, saving).await;
         let intake = Arc::clone(&self.intake);
@@ -279,8 +298,10 @@ impl Link {
         let answer = installed.unwrap_or_else(|_| Answer::Refused(vec![broken()]));
         if matches!(answer, Answer::Refused(_)) {
             self.keeper.distrust();
+        } else if answer == Answer::Running {
+            self.base = base_of(document).await;
         }
-        answer
+        Ok(answer)
     }
 
     /// Saves again what could not be saved.
@@ -337,6 +358,15 @@ async fn send(outbound: &mpsc::Sender<FromGateway>, message: Message) -> Result<
         Ok(Err(_)) => Err(Ended::Closed),
         Err(_) => Err(Ended::Stalled),
     }
+}
+
+/// What the next document is told against; `None`: it comes whole.
+async fn base_of(document: Bytes) -> Option<Arc<Parts>> {
+    if document.len() < SPLIT_BYTES_MIN {
+        return None;
+    }
+    let cut = spawn_blocking(move || Arc::new(Parts::of(document)));
+    cut.await.ok()
 }
 
 fn fault_message(fault: &Fault) -> proto::Fault {

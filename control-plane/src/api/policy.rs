@@ -35,7 +35,7 @@ pub(super) async fn read(State(state): State<AppState>, request: Request) -> Res
     if known {
         return (StatusCode::NOT_MODIFIED, headers).into_response();
     }
-    (headers, current.json.clone()).into_response()
+    (headers, current.parts.document().clone()).into_response()
 }
 
 /// Replaces the policy.

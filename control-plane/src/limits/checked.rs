@@ -8,6 +8,7 @@ use std::sync::Arc;
 use compartment::policy::{Fault, Path, Policy, Value};
 use serde_json::json;
 use wire::document::Difference;
+use wire::parts::Parts;
 
 use super::{DIFFERENCES_MAX, Edit, LimitsError, target};
 use crate::linter::{self, Finding, Severity};
@@ -19,6 +20,7 @@ pub(crate) struct Checked {
     pub(crate) document: Value,
     pub(crate) policy: Policy,
     pub(crate) json: String,
+    pub(crate) parts: Parts,
     pub(crate) digest: String,
     pub(crate) findings: Vec<Finding>,
     /// Against the generation before, as JSON.
@@ -32,7 +34,7 @@ impl Checked {
             about,
             epoch: epoch.to_owned(),
             document: self.document,
-            json: self.json.into(),
+            parts: Arc::new(self.parts),
             policy: Ok(self.policy),
         }
     }
@@ -92,6 +94,7 @@ fn check_now(document: Value, before: &Value) -> Result<Checked, LimitsError> {
     Ok(Checked {
         document,
         policy,
+        parts: Parts::of(json.clone().into()),
         json,
         digest,
         findings,

@@ -255,12 +255,12 @@ impl Limits {
     async fn store(
         &self,
         change: &Change<'_>,
-        checked: Checked,
+        mut checked: Checked,
         seen: u64,
     ) -> Result<Option<u64>, LimitsError> {
         let bounded = |text: &str| wire::stream::bounded_text(text, COMMENT_BYTES_MAX);
         let new = NewGeneration {
-            document: checked.json.clone(),
+            document: std::mem::take(&mut checked.json),
             digest: checked.digest.clone(),
             author: bounded(&change.author.name),
             comment: bounded(change.comment),

@@ -4,7 +4,10 @@
 //! losing the newest proof costs a gateway that comes back after a start one older policy. It must
 //! never hold up a push.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use wire::parts::Parts;
 
 use super::{Halt, Outgoing, Rollout};
 use crate::clock;
@@ -113,12 +116,18 @@ pub(super) async fn safe(store: &Store, newest: u64) -> Result<Option<Outgoing>,
     let Some(number) = proven.filter(|number| *number < newest) else {
         return Ok(None);
     };
-    let stored = store.generation(number).await?;
-    Ok(stored.map(|stored| Outgoing {
+    let Some(stored) = store.generation(number).await? else {
+        return Ok(None);
+    };
+    let work = move || Parts::of(stored.document.into());
+    let parts = tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| StoreError::Closed)?;
+    Ok(Some(Outgoing {
         number,
         digest: stored.about.digest,
         epoch: store.epoch().to_owned(),
-        json: stored.document.into(),
+        parts: Arc::new(parts),
         attempt: 0,
     }))
 }

@@ -308,7 +308,7 @@ impl Stage {
 
     /// How long who tries it may take: a large policy takes longer.
     fn wait(&self) -> Duration {
-        let mib = u32::try_from(self.newest.json.len() >> 20).unwrap_or(u32::MAX);
+        let mib = u32::try_from(self.newest.parts.document().len() >> 20).unwrap_or(u32::MAX);
         FIRST_WAIT.saturating_add(FIRST_WAIT_PER_MIB.saturating_mul(mib))
     }
 
@@ -363,6 +363,8 @@ impl Member {
 
 #[cfg(test)]
 mod tests {
+    use wire::parts::Parts;
+
     use super::*;
 
     fn outgoing(number: u64) -> Outgoing {
@@ -370,7 +372,7 @@ mod tests {
             number,
             digest: number.to_string(),
             epoch: "e".into(),
-            json: bytes::Bytes::from_static(b"{}"),
+            parts: Arc::new(Parts::of(bytes::Bytes::from_static(b"{}"))),
             attempt: 0,
         }
     }

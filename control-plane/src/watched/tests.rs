@@ -2,6 +2,7 @@
 
 use compartment::Level;
 use compartment::policy::check;
+use wire::parts::Parts;
 
 use super::*;
 use crate::store::Generation;
@@ -27,7 +28,7 @@ fn published(number: u64, own: &str) -> Published {
         epoch: "one".to_owned(),
         policy: check(&document),
         document,
-        json: bytes::Bytes::new(),
+        parts: Arc::new(Parts::of(bytes::Bytes::new())),
     }
 }
 

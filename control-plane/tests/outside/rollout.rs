@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::support::Plane;
 use crate::support::gateway::{Gateway, Runs};
+use prost::Message as _;
 use serde_json::{Value, json};
+use wire::parts::{Parts, assemble};
 
 /// Long enough for a push that should not come to be seen.
 const QUIET: Duration = Duration::from_millis(300);
@@ -229,4 +231,76 @@ async fn one_gateways_own_trouble_halts_nothing_that_others_run() {
     until(&plane, "gw-0", "refused");
     assert_eq!(halted(&plane, newest), Value::Null);
     gets(&mut fleet[1], newest).await;
+}
+
+/// The first policy with so many tenants in it.
+fn with_tenants(plane: &Plane, count: u32) -> u64 {
+    let (mut document, version) = plane.policy();
+    document["identify"] = json!({"by": [{"api_key": {"header": "x-api-key"}}]});
+    let tenant = |n| {
+        let keys = json!([format!("sha256:{n:064x}")]);
+        (
+            format!("tenant-{n:05}"),
+            json!({"limit": 5, "api_keys": keys}),
+        )
+    };
+    let tenants: serde_json::Map<String, Value> = (0..count).map(tenant).collect();
+    document["tenants"] = tenants.into();
+    let headers = [("if-match", version.as_str())];
+    let put = plane.api_with("PUT", "/policy", Some(&document), &headers);
+    assert_eq!(put.status, 200, "{}", put.text());
+    plane.generation()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_edit_of_one_tenant_moves_its_part_alone() {
+    let plane = Plane::start();
+    let mut gateway = fleet(&plane, 1).await.remove(0);
+    with_tenants(&plane, 20_000);
+    let first = gateway.policy().await;
+    gateway.running(first.generation).await;
+    let base = Parts::of(first.document.clone());
+    assert!(first.encoded_len() > 1 << 20 && first.parts.is_empty());
+
+    let patch = plane.patch("tenant/tenant-01234", &json!({"limit": 77}));
+    assert_eq!(patch.status, 200, "{}", patch.text());
+    let second = gateway.policy().await;
+    assert!(second.document.is_empty());
+    assert!(
+        second.encoded_len() < 160 << 10,
+        "{} bytes",
+        second.encoded_len()
+    );
+    let text = assemble(&second.parts, Some(&base)).unwrap();
+    let document: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(document["tenants"]["tenant-01234"]["limit"], 77);
+
+    // A gateway that has lost the parts says so, and gets the whole.
+    gateway.missing(second.generation).await;
+    let again = gateway.policy().await;
+    assert_eq!(
+        (again.generation, &again.document),
+        (second.generation, &text)
+    );
+    gateway.running(again.generation).await;
+    until(&plane, "gw-0", "running");
+
+    // One that runs the newest and has its parts is sent parts from the first edit on; one that
+    // has them not is sent the whole.
+    let mut newest = again;
+    for (id, has_parts, limit) in [("with", true, 78), ("without", false, 79)] {
+        let runs = Runs {
+            generation: newest.generation,
+            digest: newest.digest,
+            epoch: newest.epoch,
+            has_parts,
+        };
+        let mut other = Gateway::try_connect(&plane, id, &plane.token(), runs)
+            .await
+            .unwrap();
+        until(&plane, id, "running");
+        plane.patch("tenant/tenant-01234", &json!({"limit": limit}));
+        newest = other.policy().await;
+        assert_eq!(newest.parts.is_empty(), !has_parts, "{id}");
+    }
 }

@@ -83,6 +83,7 @@ async fn a_gateway_that_runs_it_already_is_sent_nothing() {
         generation,
         digest: policy.digest,
         epoch: policy.epoch,
+        has_parts: false,
     };
     let token = plane.token();
     let mut again = Gateway::try_connect(&plane, "one", &token, runs.clone())

@@ -7,8 +7,8 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 use wire::stream::proto::control_client::ControlClient;
 use wire::stream::proto::{
-    AlreadyThere, Answer, Compartment, Fault, FromGateway, Hello, PolicyPush, Refused, Rejected,
-    Report, Running, ToGateway, answer, from_gateway, to_gateway,
+    AlreadyThere, Answer, Compartment, Fault, FromGateway, Hello, Missing, PolicyPush, Refused,
+    Rejected, Report, Running, ToGateway, answer, from_gateway, to_gateway,
 };
 use wire::stream::{MESSAGE_BYTES_MAX, authorization};
 
@@ -26,6 +26,7 @@ pub(crate) struct Runs {
     pub(crate) generation: u64,
     pub(crate) digest: String,
     pub(crate) epoch: String,
+    pub(crate) has_parts: bool,
 }
 
 async fn channel(plane: &Plane) -> Channel {
@@ -53,6 +54,8 @@ impl Gateway {
             generation: runs.generation,
             digest: runs.digest,
             epoch: runs.epoch,
+            takes_parts: true,
+            has_parts: runs.has_parts,
         };
         let hello = FromGateway {
             message: Some(from_gateway::Message::Hello(hello)),
@@ -103,6 +106,11 @@ impl Gateway {
 
     pub(crate) async fn running(&self, generation: u64) {
         self.answer(generation, answer::Outcome::Running(Running {}))
+            .await;
+    }
+
+    pub(crate) async fn missing(&self, generation: u64) {
+        self.answer(generation, answer::Outcome::Missing(Missing {}))
             .await;
     }
 

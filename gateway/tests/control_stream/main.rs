@@ -19,9 +19,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
+use bytes::Bytes;
 use fake::{Fake, LONGEST};
 use gateway::{Config, Running, Source};
 use wire::Secret;
+use wire::parts::Parts;
 use wire::stream::proto::answer::Outcome;
 use wire::stream::proto::{Answer, Fault, PolicyPush};
 
@@ -47,6 +49,7 @@ fn push(generation: u64, limit: i64) -> PolicyPush {
         digest: wire::document::digest(&value),
         document: document.into_bytes().into(),
         epoch: EPOCH.to_owned(),
+        parts: Vec::new(),
     }
 }
 
@@ -215,6 +218,80 @@ fn nothing_but_a_whole_policy_is_taken() {
     assert_eq!((generation(&gateway), limit(&gateway)), (1, 2));
     fake.push(good);
     assert!(is_running(&fake.answer()));
+}
+
+/// A policy of hundreds of kilobytes in which tenant 1000 has this limit.
+fn large(generation: u64, limit: u32) -> (PolicyPush, Parts) {
+    let tenants: Vec<String> = (0..3_000_u32)
+        .map(|n| {
+            let limit = if n == 1_000 { limit } else { n % 50 + 1 };
+            format!(
+                r#""tenant-{n:05}":{{"limit":{limit},"hosts":["t{n}.example"],
+                    "api_keys":["sha256:{n:064x}"]}}"#
+            )
+        })
+        .collect();
+    let tenants = format!(r#""tenants":{{{}}},"upstreams""#, tenants.join(","));
+    let by = r#""schema":1,"identify":{"by":[{"host":{}},{"api_key":{"header":"x-api-key"}}]}"#;
+    let document = document(2)
+        .replace("\"upstreams\"", &tenants)
+        .replace("\"schema\":1", by);
+    let value = wire::document::value_of(&document, wire::document::Syntax::Json).unwrap();
+    let push = PolicyPush {
+        generation,
+        digest: wire::document::digest(&value),
+        document: Bytes::new(),
+        epoch: EPOCH.to_owned(),
+        parts: Vec::new(),
+    };
+    (push, Parts::of(document.into()))
+}
+
+/// Number and digest of what runs.
+fn running(gateway: &Running) -> (u64, String) {
+    let (_, body) = page(gateway.admin(), "/policy");
+    let policy: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let digest = policy["digest"].as_str().unwrap();
+    (policy["generation"].as_u64().unwrap(), digest.to_owned())
+}
+
+#[test]
+fn a_large_policy_comes_in_parts_and_what_is_missing_is_asked_for() {
+    let fake = Fake::start(&token());
+    let gateway = gateway::start(config(fake.url(), None)).unwrap();
+    let hello = fake.hello();
+    assert!(hello.takes_parts && !hello.has_parts);
+    let (mut first, whole) = large(1, 7);
+    first.document = whole.document().clone();
+    fake.push(first);
+    assert!(is_running(&fake.answer()));
+
+    let (mut second, edited) = large(2, 9);
+    let runs_second = (2, second.digest.clone());
+    second.parts = edited.without(&whole.digests());
+    let sent: usize = second.parts.iter().map(|part| part.content.len()).sum();
+    assert!(sent > 0 && sent * 4 < edited.document().len(), "{sent}");
+    fake.push(second);
+    assert!(is_running(&fake.answer()));
+    assert_eq!(running(&gateway), runs_second);
+    fake.hang_up();
+    assert!(fake.hello().has_parts);
+
+    // Told against another document than the one that runs.
+    let (mut third, last) = large(3, 11);
+    third.parts = last.without(&last.digests());
+    fake.push(third.clone());
+    assert!(matches!(fake.answer().outcome, Some(Outcome::Missing(_))));
+    assert_eq!(running(&gateway), runs_second);
+    // Parts that make another document than was announced are refused like any other.
+    third.parts = edited.without(&edited.digests());
+    fake.push(third.clone());
+    assert!(!faults(fake.answer()).is_empty());
+    third.parts = last.without(&edited.digests());
+    let digest = third.digest.clone();
+    fake.push(third);
+    assert!(is_running(&fake.answer()));
+    assert_eq!(running(&gateway), (3, digest));
 }
 
 #[test]

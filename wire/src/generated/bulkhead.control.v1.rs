@@ -37,6 +37,12 @@ pub struct Hello {
     /// The store that what runs now came from; empty when nothing does.
     #[prost(string, tag = "5")]
     pub epoch: ::prost::alloc::string::String,
+    /// Takes a policy in parts, leaving out those that it has.
+    #[prost(bool, tag = "6")]
+    pub takes_parts: bool,
+    /// Has the parts of what runs now.
+    #[prost(bool, tag = "7")]
+    pub has_parts: bool,
 }
 /// One for each policy sent down.
 #[allow(clippy::all)]
@@ -44,7 +50,7 @@ pub struct Hello {
 pub struct Answer {
     #[prost(uint64, tag = "1")]
     pub generation: u64,
-    #[prost(oneof = "answer::Outcome", tags = "2, 3, 4")]
+    #[prost(oneof = "answer::Outcome", tags = "2, 3, 4, 5")]
     pub outcome: ::core::option::Option<answer::Outcome>,
 }
 /// Nested message and enum types in `Answer`.
@@ -58,8 +64,14 @@ pub mod answer {
         AlreadyThere(super::AlreadyThere),
         #[prost(message, tag = "4")]
         Refused(super::Refused),
+        #[prost(message, tag = "5")]
+        Missing(super::Missing),
     }
 }
+/// A part that was left out is not there: send the document whole.
+#[allow(clippy::all)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Missing {}
 #[allow(clippy::all)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Running {}
@@ -280,7 +292,7 @@ pub struct Breaker {
     pub calls: u64,
 }
 #[allow(clippy::all)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ToGateway {
     #[prost(oneof = "to_gateway::Message", tags = "1, 2")]
     pub message: ::core::option::Option<to_gateway::Message>,
@@ -288,7 +300,7 @@ pub struct ToGateway {
 /// Nested message and enum types in `ToGateway`.
 pub mod to_gateway {
     #[allow(clippy::all)]
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Message {
         #[prost(message, tag = "1")]
         Policy(super::PolicyPush),
@@ -298,7 +310,7 @@ pub mod to_gateway {
 }
 /// A whole policy.
 #[allow(clippy::all)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PolicyPush {
     #[prost(uint64, tag = "1")]
     pub generation: u64,
@@ -312,6 +324,20 @@ pub struct PolicyPush {
     /// takes a policy of another epoch whatever its number, and of its own only a higher one.
     #[prost(string, tag = "4")]
     pub epoch: ::prost::alloc::string::String,
+    /// In place of the document, in its order.
+    #[prost(message, repeated, tag = "5")]
+    pub parts: ::prost::alloc::vec::Vec<Part>,
+}
+/// A run of bytes of a document.
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Part {
+    /// The first 16 bytes of its SHA-256.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub digest: ::prost::bytes::Bytes,
+    /// Empty: as in the document that runs.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub content: ::prost::bytes::Bytes,
 }
 /// Ask every step of one route's fallback, on purpose.
 #[allow(clippy::all)]
