@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::breaker::BreakerFigures;
-use crate::{Balance, Histogram, Level, Limit, Mode, Rejection, RetryFigures, StepFigures};
+use crate::{
+    Balance, EndpointsFigures, Histogram, Level, Limit, Mode, Rejection, RetryFigures, StepFigures,
+};
 
 /// The figures of one compartment. Counters start with the process and never go down.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -89,6 +91,9 @@ pub struct Figures {
     /// Of a route that repeats; the host's to fill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Box<RetryFigures>>,
+    /// Of an upstream; the host's to fill.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub endpoints: Option<Box<EndpointsFigures>>,
     /// How long permits were held, from grant to release.
     #[serde(skip)]
     pub hold: Histogram,
@@ -132,6 +137,7 @@ impl Figures {
             fallbacks: Vec::new(),
             breaker: None,
             retry: None,
+            endpoints: None,
             hold: Histogram::new(),
             wait: Histogram::new(),
         }

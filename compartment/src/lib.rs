@@ -12,6 +12,7 @@ mod claim;
 mod class;
 mod compartment;
 mod credit;
+mod endpoints;
 mod enter;
 mod figures;
 mod ghost;
@@ -55,6 +56,10 @@ pub use cells::{CELL_CACHE_MAX, CELL_IDLE_US, CELLS_PER_ROUTE_MAX, CellCache};
 pub use class::Class;
 pub use compartment::{Compartment, Permit};
 pub use credit::{Balance, CREDIT_DEPTH_US};
+pub use endpoints::{
+    ENDPOINT_FAILURES_MAX, ENDPOINTS_TOLD_MAX, EndpointCheck, EndpointFigures, EndpointName,
+    EndpointSeen, EndpointState, EndpointsFigures,
+};
 pub use enter::{Entry, Refusal, enter, refuse_by_breaker};
 pub use figures::Figures;
 pub use histogram::{BUCKETS, HISTOGRAM_BYTES_MAX, Histogram, HistogramError};

@@ -17,7 +17,7 @@ use wire::stream::proto;
 
 pub use heard::Heard;
 use heard::Marks;
-pub(crate) use sum::add;
+pub(crate) use sum::{add, name_endpoints};
 pub use view::{GatewayState, GatewayView, RefusedFault, RefusedGeneration};
 pub use wanted::Wanted;
 

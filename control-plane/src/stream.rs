@@ -23,7 +23,7 @@ use wire::stream::proto::{
 use wire::stream::{MESSAGE_BYTES_MAX, authorized, bounded_text, faults_of, figures_of};
 
 use crate::clock;
-use crate::fleet::{Moment, RefusedFault};
+use crate::fleet::{Moment, RefusedFault, name_endpoints};
 use crate::readings::{Received, ReportMark, Taken, sorted};
 use crate::rollout::{Answered, Outgoing, Published};
 use crate::state::AppState;
@@ -343,7 +343,8 @@ impl Link {
     }
 
     /// Newest figures to the fleet, what happened since the last ones to whoever follows it.
-    fn figured(&self, mark: &ReportMark, generation: u64, figures: Vec<Figures>) -> bool {
+    fn figured(&self, mark: &ReportMark, generation: u64, mut figures: Vec<Figures>) -> bool {
+        name_endpoints(&mut figures, &self.id);
         let (figures, now, state) = (sorted(figures), Moment::now(), &self.state);
         let received = Received {
             at: now.at,

@@ -4,7 +4,7 @@
 //! there. What is known of an endpoint is kept over policies. It must never open a connection.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use compartment::Name;
@@ -13,11 +13,30 @@ use telemetry::NoRoots;
 
 use crate::upstream::{NoTls, Readers, Secure, Secured, Target, server_name};
 
+/// Endpoints that are followed until their last exchange is over, when no policy names them any
+/// more; of more the oldest are forgotten.
+const LEAVING_MAX: usize = 1_000;
+
 /// Every upstream of the policy in force.
 #[derive(Debug, Default)]
 pub(crate) struct Dependencies {
-    known: Mutex<HashMap<Name, Arc<Dependency>>>,
+    kept: Mutex<Kept>,
     readers: Arc<Readers>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    all: HashMap<Name, Arc<Dependency>>,
+    leaving: Vec<Leaving>,
+}
+
+/// An endpoint that its upstream has no more.
+#[derive(Clone, Debug)]
+struct Leaving {
+    of: Name,
+    target: Weak<Target>,
+    /// There were others to choose from.
+    several: bool,
 }
 
 /// One upstream.
@@ -43,10 +62,18 @@ pub(crate) type Prepared = Vec<Arc<Dependency>>;
 impl Dependencies {
     /// Makes ready what the policy names. Changes nothing. Blocks: for a thread that serves nobody.
     pub(crate) fn prepare(&self, policy: &Policy) -> Result<Prepared, Vec<Fault>> {
-        let known = self.known();
+        let known = self.kept().all.clone();
+        let leaving = self.leaving();
         let (mut prepared, mut faults) = (Vec::new(), Vec::new());
         for upstream in &policy.upstreams {
-            match Dependency::new(upstream, known.get(&upstream.id), &self.readers) {
+            // One that returns while it drains is the same one.
+            let back = leaving.iter().filter(|(of, ..)| *of == upstream.id);
+            let back = back.map(|(_, target, _)| target).collect();
+            let earlier = Earlier {
+                known: known.get(&upstream.id),
+                back,
+            };
+            match Dependency::new(upstream, &earlier, &self.readers) {
                 Ok(dependency) => prepared.push(Arc::new(dependency)),
                 Err(fault) => faults.push(fault),
             }
@@ -61,19 +88,30 @@ impl Dependencies {
     pub(crate) fn keep(&self, policy: &Policy, prepared: &Prepared) {
         let ids = policy.upstreams.iter().map(|upstream| upstream.id.clone());
         let all = ids.zip(prepared.iter().cloned()).collect();
-        let mut kept = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        *kept = all;
+        let mut kept = self.kept();
+        let before = std::mem::replace(&mut kept.all, all);
+        kept.follow(before);
     }
 
-    fn known(&self) -> HashMap<Name, Arc<Dependency>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.clone()
+    /// Endpoints that no policy names any more while somebody is served there, the oldest first:
+    /// of which upstream, and whether there were others to choose from.
+    pub(crate) fn leaving(&self) -> Vec<(Name, Arc<Target>, bool)> {
+        let leaving = self.kept().leaving.clone().into_iter();
+        let busy = leaving.filter_map(|one| {
+            let target = one.target.upgrade()?;
+            let is_busy = target.is_busy(one.several);
+            is_busy.then_some((one.of, target, one.several))
+        });
+        busy.collect()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every upstream, by name.
     pub(crate) fn all(&self) -> Vec<(Name, Arc<Dependency>)> {
-        let known = self.known();
-        let mut all: Vec<_> = known.into_iter().collect();
+        let mut all: Vec<_> = self.kept().all.clone().into_iter().collect();
         all.sort_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));
         all
     }
@@ -91,23 +129,77 @@ impl Dependencies {
     /// Reads files of roots again. Blocks, as above, and a while longer for each file that is on a
     /// disk that does not answer.
     pub(crate) fn read_again(&self) {
-        let known = self.known();
+        let known = self.kept().all.clone();
         let secure = known.values().filter_map(|known| known.secure.as_ref());
         secure.for_each(|secure| secure.read_again(&self.readers));
+    }
+}
+
+impl Kept {
+    /// Remembers what `before` had and nobody has now.
+    fn follow(&mut self, before: HashMap<Name, Arc<Dependency>>) {
+        for (of, known) in before {
+            let several = known.targets.len() > 1;
+            let own = self.all.get(&of).map(|now| now.targets.as_slice());
+            for target in &known.targets {
+                let mut own = own.unwrap_or_default().iter();
+                if !own.any(|now| Arc::ptr_eq(now, target)) {
+                    self.leaving.push(Leaving {
+                        of: of.clone(),
+                        target: Arc::downgrade(target),
+                        several,
+                    });
+                }
+            }
+        }
+        let all = &self.all;
+        self.leaving.retain(|one| {
+            let target = one.target.upgrade();
+            let own = all.get(&one.of).map(|now| now.targets.as_slice());
+            let mut own = own.unwrap_or_default().iter();
+            target.is_some_and(|left| !own.any(|now| Arc::ptr_eq(now, &left)))
+        });
+        let more = self.leaving.len().saturating_sub(LEAVING_MAX);
+        self.leaving.drain(..more);
+    }
+}
+
+/// What is known of one upstream from earlier policies.
+struct Earlier<'a> {
+    known: Option<&'a Arc<Dependency>>,
+    /// Endpoints that it had once.
+    back: Vec<&'a Arc<Target>>,
+}
+
+impl Earlier<'_> {
+    /// The same endpoint, spoken to in the same way.
+    fn target(&self, endpoint: &Endpoint, secure: Option<&Arc<Secure>>) -> Option<Arc<Target>> {
+        let known = self.known.map(|known| known.targets.as_slice());
+        let known = known.unwrap_or_default().iter();
+        let mut all = known.chain(self.back.iter().rev().copied());
+        let same = all.find(|target| {
+            let by = target.secure.as_ref().map(|secured| &secured.by);
+            let as_before = match (by, secure.filter(|_| endpoint.secure)) {
+                (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            };
+            target.endpoint == *endpoint && as_before
+        });
+        same.cloned()
     }
 }
 
 impl Dependency {
     fn new(
         upstream: &Upstream,
-        known: Option<&Arc<Self>>,
+        earlier: &Earlier<'_>,
         readers: &Arc<Readers>,
     ) -> Result<Self, Fault> {
-        let secure = secure(upstream, known, readers)?;
+        let secure = secure(upstream, earlier.known, readers)?;
         let mut targets = Vec::with_capacity(upstream.endpoints.len());
         for (index, endpoint) in upstream.endpoints.iter().enumerate() {
-            let same = known.and_then(|known| known.target(endpoint, secure.as_ref()));
-            targets.push(match same {
+            targets.push(match earlier.target(endpoint, secure.as_ref()) {
                 Some(same) => same,
                 None => Arc::new(target(upstream, index, endpoint, secure.as_ref())?),
             });
@@ -122,20 +214,6 @@ impl Dependency {
             targets,
             checks,
         })
-    }
-
-    fn target(&self, endpoint: &Endpoint, secure: Option<&Arc<Secure>>) -> Option<Arc<Target>> {
-        let same = self
-            .targets
-            .iter()
-            .find(|target| target.endpoint == *endpoint)?;
-        let by = same.secure.as_ref().map(|secured| &secured.by);
-        let as_before = match (by, secure.filter(|_| endpoint.secure)) {
-            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
-            (None, None) => true,
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        as_before.then(|| Arc::clone(same))
     }
 }
 
@@ -245,5 +323,55 @@ mod tests {
         let again = dependencies.prepare(&second).unwrap();
         assert!(Arc::ptr_eq(&prepared[0].targets[0], &again[0].targets[1]));
         assert_eq!(again[0].targets.len(), 2);
+    }
+
+    /// Another only endpoint with each call.
+    fn moved(dependencies: &Dependencies, port: u16) -> Arc<Target> {
+        let mut policy = policy(&[route("a", "/a")]);
+        policy.upstreams[0].endpoints[0].port = port;
+        let prepared = dependencies.prepare(&policy).unwrap();
+        dependencies.keep(&policy, &prepared);
+        Arc::clone(&prepared[0].targets[0])
+    }
+
+    #[test]
+    fn an_endpoint_that_leaves_is_followed_to_its_last_exchange_and_may_return() {
+        let dependencies = Dependencies::default();
+        let ports = || {
+            let all = dependencies.leaving().into_iter();
+            all.map(|(_, target, _)| target.endpoint.port)
+                .collect::<Vec<_>>()
+        };
+        let first = moved(&dependencies, 1);
+        first.pooled(true);
+        let second = moved(&dependencies, 2);
+        assert_eq!(
+            ports(),
+            [1],
+            "it is used; one that never was is not followed"
+        );
+        moved(&dependencies, 3);
+        assert_eq!(ports(), [1]);
+        assert!(Arc::ptr_eq(&moved(&dependencies, 1), &first));
+        assert_eq!(ports(), [0_u16; 0]);
+        moved(&dependencies, 3);
+        assert_eq!(ports(), [1]);
+        first.pooled(false);
+        second.pooled(true);
+        assert_eq!(ports(), [2]);
+    }
+
+    #[test]
+    fn endpoints_that_left_are_followed_up_to_a_bound() {
+        let dependencies = Dependencies::default();
+        let held: Vec<_> = (1..=LEAVING_MAX + 10)
+            .map(|port| {
+                let target = moved(&dependencies, u16::try_from(port).unwrap());
+                target.pooled(true);
+                target
+            })
+            .collect();
+        assert_eq!(dependencies.leaving().len(), LEAVING_MAX);
+        drop(held);
     }
 }

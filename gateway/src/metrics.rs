@@ -12,6 +12,7 @@ use telemetry::names::{Instrument, Label};
 use telemetry::{Distribution, Family, Figure, Text};
 
 use crate::clock::Clock;
+use crate::endpoint_metrics;
 use crate::folded::{Folded, Named};
 use crate::outcomes::Outcomes;
 use crate::report::Reporter;
@@ -68,6 +69,7 @@ impl Metrics {
             folded.finish()
         };
         let mut families = compartments(&all);
+        families.extend(endpoint_metrics::families(&all));
         families.extend(outcomes(self.reporter.outcomes()));
         families.extend(self.reporter.stale().families());
         families.extend(self.process());

@@ -11,13 +11,13 @@ use compartment::{Figures, Level};
 use wire::stream::proto;
 
 use crate::clock::{Clock, unix_ms};
+use crate::endpoints;
 use crate::http_stats::HttpStats;
 use crate::live_policy::Live;
 use crate::outcomes::Outcomes;
 use crate::rehearsal;
 use crate::stale::Store;
 use crate::tell::Tell;
-use crate::upstreams_page;
 
 /// Most tenants (and tenants on routes) in one report; those with most requests come first.
 const REPORT_TENANTS_MAX: usize = 5_000;
@@ -67,7 +67,7 @@ pub(crate) struct Snapshot {
 impl Reporter {
     /// How the endpoints of every upstream do.
     pub(crate) fn upstreams(&self) -> serde_json::Value {
-        upstreams_page::of(&self.live, self.clock.now_us())
+        endpoints::page(&self.live.dependencies, self.clock.now_us())
     }
 
     pub(crate) fn new(live: Arc<Live>, clock: Clock, tell: Tell) -> Self {
@@ -104,11 +104,13 @@ impl Reporter {
         let mut ladders = self.live.ladders(now_us);
         let mut breakers = self.live.breakers.figures(now_us);
         let mut retries = self.live.budgets.figures(now_us);
+        let mut endpoints = endpoints::figures(&self.live.dependencies, now_us);
         move |mut figures| {
             fill_age(&mut figures, &ages);
             match figures.level {
                 Level::Upstream => {
                     figures.breaker = breakers.remove(&figures.key).map(Box::new);
+                    figures.endpoints = endpoints.remove(&figures.key).map(Box::new);
                 }
                 Level::Route => {
                     figures.fallbacks = ladders.remove(&figures.key).unwrap_or_default();
@@ -187,7 +189,9 @@ impl Reporter {
         let mut chosen = Chosen::default();
         self.each_reported(&mut |figures| chosen.take(figures));
         let (left_out, dropped) = (chosen.left_out(), self.tell.telemetry.dropped());
-        let compartments = chosen.all().iter().map(proto::Compartment::from).collect();
+        let mut all = chosen.all();
+        endpoints::fit(&mut all);
+        let compartments = all.iter().map(proto::Compartment::from).collect();
         proto::Report {
             generation,
             compartments,

@@ -381,3 +381,83 @@ fn a_removed_endpoint_finishes_what_it_has_and_is_closed() {
     );
     until("the old connections", &|| old.counts() == (0, 2));
 }
+
+/// How the endpoints of the upstream stand, by their ports, and how many requests they have.
+fn standing(gateway: &Running) -> Vec<(String, String, Option<u64>)> {
+    let all = json(gateway, "/compartments");
+    let all = all["compartments"].as_array().unwrap();
+    let upstream = all
+        .iter()
+        .find(|one| one["key"] == "upstream/main")
+        .unwrap();
+    let list = upstream["endpoints"]["list"].as_array().unwrap();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    list.iter()
+        .map(|one| {
+            (
+                text(&one["url"]),
+                text(&one["state"]),
+                one["in_flight"].as_u64(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_removed_endpoint_is_shown_as_draining_until_its_last_request_is_over() {
+    let slow = || Peer::start(Duration::from_millis(1_500));
+    for several in [false, true] {
+        let (old, new) = (slow(), slow());
+        let of = |peer: &Peer| format!("http://{}", peer.at);
+        let folder = Folder::new();
+        let before = match several {
+            true => format!("{}\", \"{}", of(&old), of(&new)),
+            false => of(&old),
+        };
+        folder.write(&document(60).replace("http://127.0.0.1:9", &before));
+        let gateway = gateway::start(config(&folder.file())).unwrap();
+        assert!(gateway.wait_live(LONGEST));
+        let at = gateway.listen()[0];
+        let asked: Vec<_> = (0..12)
+            .map(|_| std::thread::spawn(move || page(at, "/a")))
+            .collect();
+        let until = |what: &str, is_so: &dyn Fn() -> bool| {
+            let most = LONGEST.as_millis() / POLL.as_millis();
+            let came = (0..most).any(|_| {
+                is_so() || {
+                    std::thread::sleep(POLL);
+                    false
+                }
+            });
+            assert!(came, "not in time: {what}: {:?}", standing(&gateway));
+        };
+        until("a request at the old one", &|| old.counts().0 > 0);
+        let in_use = |peer: &Peer| (of(peer), "in_use".to_owned());
+        let state = |at: usize| {
+            standing(&gateway)
+                .get(at)
+                .map(|(url, s, _)| (url.clone(), s.clone()))
+        };
+        assert_eq!(state(0), Some(in_use(&old)));
+        folder.write(&document(60).replace("http://127.0.0.1:9", &of(&new)));
+        gateway.reload();
+        until("the new policy", &|| in_force(&gateway).0 == 2);
+        let drains = (of(&old), "draining".to_owned());
+        assert_eq!((state(0), state(1)), (Some(in_use(&new)), Some(drains)));
+        let draining = &standing(&gateway)[1];
+        assert_eq!(draining.2.is_some_and(|n| n > 0), several, "{draining:?}");
+        let own = json(&gateway, "/upstreams");
+        assert_eq!(own["upstreams"][0]["draining"], 1, "{own}");
+        until("its end", &|| standing(&gateway).len() == 1);
+        assert!(
+            asked
+                .into_iter()
+                .all(|one| one.join().unwrap().ends_with("ok"))
+        );
+        // One that returns is what it was; while nobody uses it there is nothing to drain.
+        folder.write(&document(60).replace("http://127.0.0.1:9", &before));
+        gateway.reload();
+        until("the first policy again", &|| in_force(&gateway).0 == 3);
+        assert_eq!(state(0), Some(in_use(&old)));
+    }
+}

@@ -7,9 +7,9 @@ use askama::Template;
 use compartment::{Figures, Level, Mode, Rejection};
 
 use crate::{
-    Ask, Bar, Edit, Effective, Frame, GatewayRow, Holders, Ladder, Moment, NotIsolated, OverTime,
-    Reading, ReasonRow, Settable, SpareUse, State, Surround, Times, edit::COMMENT_CHARS_MAX,
-    reason_rows, text, url,
+    Ask, Bar, Edit, Effective, EndpointCells, EndpointsRow, Frame, GatewayRow, Holders, Ladder,
+    Moment, NotIsolated, OverTime, Reading, ReasonRow, Settable, SpareUse, State, Surround, Times,
+    edit::COMMENT_CHARS_MAX, reason_rows, text, url,
 };
 
 /// The most gateways in the table.
@@ -164,6 +164,13 @@ impl CompartmentPage {
             },
         ]
         .join(crate::BETWEEN))
+    }
+
+    /// The endpoints, of an upstream.
+    pub fn endpoints(&self) -> Vec<EndpointCells> {
+        let told = self.around.endpoints.as_ref();
+        let told = told.filter(|_| self.level == Level::Upstream);
+        told.map(EndpointsRow::cells).unwrap_or_default()
     }
 
     /// The refusals by reason.

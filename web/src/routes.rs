@@ -181,7 +181,9 @@ impl RouteRow {
         let full = readings
             .map(|reading| reading.state)
             .any(|s| s.is_problem());
+        let endpoints = self.around.endpoints.as_ref();
         full || self.around.breaker.as_ref().is_some_and(|b| b.is_problem())
+            || endpoints.is_some_and(|e| e.is_problem())
     }
 }
 

@@ -11,6 +11,7 @@ mod advice;
 mod alerts;
 mod compartment_page;
 mod compartment_states;
+mod endpoints;
 mod hour;
 mod ladder;
 mod list;

@@ -1,4 +1,5 @@
-//! What stands around a compartment: its dependency's breaker, retries, and the fallback ladder.
+//! What stands around a compartment: its dependency's endpoints and breaker, retries, and the
+//! fallback ladder.
 //!
 //! Separate because the Routes page and the page of a compartment say the same of them. It must
 //! never say of a step that it works: only when it last really answered.
@@ -8,7 +9,7 @@ use compartment::policy::{BreakerRules, Policy, Route, Upstream};
 use compartment::{Figures, RetryFigures, RetryRefusal};
 
 use crate::effective_words::{retry, time};
-use crate::{Ladder, Rung, text};
+use crate::{EndpointsRow, Ladder, Rung, text};
 
 /// All of it, as far as the route or the upstream has it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -19,6 +20,8 @@ pub struct Surround {
     pub breaker: Option<BreakerRow>,
     /// Its retries.
     pub retry: Option<RetryRow>,
+    /// The endpoints of its upstream.
+    pub endpoints: Option<EndpointsRow>,
 }
 
 /// A breaker.
@@ -57,6 +60,7 @@ impl Surround {
             steps: Ladder::of(policy, route, told).rungs,
             breaker: dependency.and_then(|one| BreakerRow::of(one, upstream)),
             retry,
+            endpoints: dependency.and_then(|one| EndpointsRow::if_notable(one, upstream)),
         }
     }
 
@@ -64,6 +68,7 @@ impl Surround {
     pub fn of_upstream(upstream: &Upstream, own: Option<&Figures>) -> Self {
         Self {
             breaker: BreakerRow::of(upstream, own),
+            endpoints: EndpointsRow::of(own),
             ..Self::default()
         }
     }

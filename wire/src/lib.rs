@@ -4,6 +4,7 @@
 //! hold state, open a connection or read a clock.
 
 pub mod document;
+pub mod endpoints;
 pub mod parts;
 mod secret;
 pub mod stream;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use compartment::{Figures, Histogram, HistogramError, LIMIT_MAX, Limit, Mode, Rejection};
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 
-use crate::Secret;
+use crate::{Secret, endpoints};
 
 mod figures;
 
@@ -139,6 +139,7 @@ impl From<&Figures> for proto::Compartment {
             fallbacks: figures.fallbacks.iter().map(step_message).collect(),
             breaker: figures.breaker.as_deref().map(breaker_message),
             retry: figures.retry.as_deref().map(retry_message),
+            endpoints: figures.endpoints.as_deref().map(endpoints::message),
         }
     }
 }
@@ -200,6 +201,7 @@ impl TryFrom<proto::Compartment> for Figures {
             credit: credit_of(message.credit_slot_ms, message.credit_max_slot_ms),
             breaker: message.breaker.and_then(breaker_of).map(Box::new),
             retry: message.retry.map(retry_of).map(Box::new),
+            endpoints: message.endpoints.map(endpoints::of).map(Box::new),
             shadow_rejected: reasons(&message.shadow_rejected),
             candidate_rejected: message.candidate_rejected,
             leaked: message.leaked,
@@ -347,6 +349,7 @@ mod tests {
                 retries: 5,
                 refused: BTreeMap::from([(RetryRefusal::Budget, 2)]),
             })),
+            endpoints: Some(Box::new(endpoints::tests::figures())),
             hold: durations(&[70, 1_000_000]),
             wait: durations(&[5]),
         }

@@ -27,7 +27,7 @@ pub(super) async fn list(
     let mut compartments: Vec<_> = figures
         .compartments
         .values()
-        .map(|compartment| Json::Object(one_json(compartment)))
+        .map(|compartment| Json::Object(short(one_json(compartment))))
         .collect();
     // What the policy names and nobody reports is listed without figures, never with zeros.
     if let Ok(policy) = &current.policy {
@@ -128,6 +128,23 @@ fn one_json(compartment: &FleetCompartment) -> Map<String, Json> {
         "gateways".to_owned(),
         compartment.gateways.iter().map(own).collect(),
     );
+    body
+}
+
+/// As a list has it: of endpoints the numbers, without each of them.
+fn short(mut body: Map<String, Json>) -> Map<String, Json> {
+    let cut = |object: &mut Map<String, Json>| {
+        if let Some(Json::Object(endpoints)) = object.get_mut("endpoints") {
+            endpoints.remove("list");
+        }
+    };
+    cut(&mut body);
+    if let Some(Json::Array(gateways)) = body.get_mut("gateways") {
+        gateways
+            .iter_mut()
+            .filter_map(Json::as_object_mut)
+            .for_each(cut);
+    }
     body
 }
 

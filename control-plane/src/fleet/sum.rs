@@ -3,6 +3,7 @@
 //! Separate from who is heard. It must never drop a figure: what a gateway tells is in the sum.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use compartment::breaker::BreakerFigures;
 use compartment::{Balance, Figures, Limit, Mode, Rejection, RetryFigures};
@@ -47,10 +48,25 @@ pub(crate) fn add(total: &mut Figures, more: &Figures) {
         (Some(one), Some(other)) => Some(Box::new(retries(*one, other))),
         (one, other) => one.or_else(|| other.clone()),
     };
+    match (&mut total.endpoints, &more.endpoints) {
+        (Some(own), Some(more)) => own.add(more),
+        (own @ None, Some(more)) => *own = Some(more.clone()),
+        (_, None) => {}
+    }
     total.hold.merge(&more.hold);
     total.wait.merge(&more.wait);
     add_reasons(&mut total.rejected, &more.rejected);
     total.saturation = wire::stream::saturation(total.limit, total.in_flight);
+}
+
+/// Says whose words the states of endpoints are, so that a sum can tell.
+pub(crate) fn name_endpoints(figures: &mut [Figures], gateway: &str) {
+    let gateway = Arc::from(gateway);
+    for figures in figures {
+        if let Some(own) = &mut figures.endpoints {
+            own.seen_by(&gateway);
+        }
+    }
 }
 
 /// A gateway without credit adds none.

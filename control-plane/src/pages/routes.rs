@@ -120,7 +120,7 @@ pub(super) fn looked(snapshot: &Snapshot, wanted: impl Fn(&str) -> bool) -> Look
     }
 }
 
-/// Routes and upstreams that are worth a look, breakers included.
+/// Routes and upstreams that are worth a look, breakers and endpoints included.
 fn in_trouble(snapshot: &Snapshot) -> HashSet<String> {
     let of_rows = |figures: &Figures| matches!(figures.level, Level::Route | Level::Upstream);
     let readings = snapshot.readings_where(of_rows).into_iter();
@@ -128,7 +128,9 @@ fn in_trouble(snapshot: &Snapshot) -> HashSet<String> {
     let shut = snapshot.figured().flat_map(|(_, figures)| figures);
     let shut = shut.filter(|figures| {
         let breaker = figures.breaker.as_deref();
+        let endpoints = figures.endpoints.as_deref();
         breaker.is_some_and(|breaker| breaker.state.is_trouble())
+            || endpoints.is_some_and(|endpoints| endpoints.all_used)
     });
     let shut = shut.map(|figures| figures.key.clone());
     full.map(|reading| reading.key).chain(shut).collect()

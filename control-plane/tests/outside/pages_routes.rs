@@ -1,7 +1,7 @@
 //! The Routes page: what surrounds each route, and a request that is tried without being sent.
 
 use serde_json::json;
-use wire::stream::proto::{Breaker, Compartment, FallbackStep, Retry};
+use wire::stream::proto::{Breaker, Compartment, Endpoint, Endpoints, FallbackStep, Retry};
 
 use super::pages::get;
 use super::support::gateway::Gateway;
@@ -205,4 +205,96 @@ async fn a_request_is_tried_without_being_sent() {
     assert_eq!(now["in_flight"], json!(5));
     let html = verdict("method=GET&path=/a/7&tenant=acme");
     assert!(!html.contains("abab"), "no digest of a key is shown");
+}
+
+/// The endpoints of `main`, the second of which is ejected or not.
+fn endpoints(ejected: bool) -> Compartment {
+    let one = |port: u16, state: &str| Endpoint {
+        url: format!("http://127.0.0.1:{port}"),
+        state: state.to_owned(),
+        in_flight: Some(1),
+        failures: 2,
+        ejections_in_a_row: Some(u32::from(state == "ejected")),
+        ejected_for_ms: Some(if state == "ejected" { 20_000 } else { 0 }),
+        ..Endpoint::default()
+    };
+    let second = if ejected { "ejected" } else { "in_use" };
+    let list = vec![one(9, "in_use"), one(10, second), one(11, "in_use")];
+    let out = u32::from(ejected);
+    Compartment {
+        endpoints: Some(Endpoints {
+            in_use: 3 - out,
+            ejected: out,
+            list,
+            ..Endpoints::default()
+        }),
+        ..row("upstream/main", 0, 3)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endpoints_stand_on_pages_and_api_as_where_they_stand_worst() {
+    let plane = Plane::start();
+    let mut policy = policy();
+    let all = [
+        "http://127.0.0.1:9",
+        "http://127.0.0.1:10",
+        "http://127.0.0.1:11",
+    ];
+    policy["upstreams"]["main"]["endpoints"] = json!(all);
+    policy["upstreams"]["other"]["endpoints"] = json!(["http://127.0.0.1:12"]);
+    let put = plane.api_with("PUT", "/policy", Some(&policy), &[("if-match", "1")]);
+    assert!(put.status < 300, "{}", put.text());
+    let (one, two) = (
+        Gateway::connect(&plane, "g1").await,
+        Gateway::connect(&plane, "g2").await,
+    );
+    one.report(2, vec![endpoints(true)]).await;
+    two.report(2, vec![endpoints(false)]).await;
+    let list = || plane.api("GET", "/compartments", None).json();
+    eventually("both reports", || list()["reporting"] == json!("2 of 2"));
+    let own = plane
+        .api("GET", "/compartments/upstream%2Fmain", None)
+        .json();
+    let told = &own["endpoints"];
+    assert_eq!((&told["in_use"], &told["ejected"]), (&json!(2), &json!(1)));
+    let second = &told["list"][1];
+    assert_eq!(second["url"], json!(all[1]));
+    assert_eq!(
+        (&second["state"], &second["in_flight"]),
+        (&json!("ejected"), &json!(2))
+    );
+    let seen = json!({"gateways": 2, "out": 1, "worst": "g1"});
+    assert_eq!(second["seen"], seen);
+    assert_eq!(
+        own["gateways"][0]["endpoints"]["list"][1]["state"],
+        "ejected"
+    );
+    assert_eq!(
+        own["gateways"][1]["endpoints"]["list"][1]["state"],
+        "in_use"
+    );
+    // A list has the numbers alone.
+    let all = list()["compartments"].as_array().unwrap().clone();
+    let main = all
+        .iter()
+        .find(|one| one["key"] == "upstream/main")
+        .unwrap();
+    assert_eq!(main["endpoints"]["ejected"], 1);
+    assert!(main["endpoints"]["list"].is_null(), "{main}");
+    assert!(main["gateways"][0]["endpoints"]["list"].is_null(), "{main}");
+    let words = "http://127.0.0.1:10 ejected for 20 s more since 5 consecutive failures on \
+                 gateway g1, 1 of 2";
+    for page in [
+        "/routes",
+        "/compartments/upstream%2Fmain",
+        "/compartments/route%2Fa",
+    ] {
+        let html = plain(&get(&plane, page).text());
+        assert!(html.contains("2 of 3 endpoints in use"), "{page}: {html}");
+        assert!(html.contains(words), "{page}: {html}");
+    }
+    let page = plain(&get(&plane, "/compartments/upstream%2Fmain").text());
+    let row = "data-key=\"http://127.0.0.1:11\"";
+    assert!(page.contains(row) && page.contains("20 s more, on 1 of 2 gateways"));
 }

@@ -54,6 +54,7 @@ impl Pools {
         target: &Arc<Target>,
     ) -> Rc<EndpointPool> {
         let fresh = || {
+            target.pooled(true);
             Rc::new(EndpointPool {
                 target: Arc::clone(target),
                 links: Links::default(),
@@ -111,6 +112,12 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.set(self.0.get().saturating_sub(1));
+    }
+}
+
+impl Drop for EndpointPool {
+    fn drop(&mut self) {
+        self.target.pooled(false);
     }
 }
 

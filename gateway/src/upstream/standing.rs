@@ -5,8 +5,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// After so many failures in a row an endpoint is ejected.
-pub(crate) const FAILURES_MAX: u32 = 5;
+use compartment::ENDPOINT_FAILURES_MAX as FAILURES_MAX;
+
 /// For so long at first; doubled each time that it fails again when it is back.
 const EJECTED_US: u64 = 10_000_000;
 const EJECTED_US_MAX: u64 = 300_000_000;
@@ -181,10 +181,15 @@ impl Standing {
         self.checks.store(0, Ordering::Relaxed);
     }
 
+    /// Exchanges there, where they are counted.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn seen(&self, now_us: u64) -> Seen {
         let until_us = self.ejected_until_us.load(Ordering::Relaxed);
         Seen {
-            in_flight: self.in_flight.load(Ordering::Relaxed),
+            in_flight: self.in_flight(),
             latency_us: self.latency_us(now_us),
             failures: self.failures.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),

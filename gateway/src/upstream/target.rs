@@ -4,6 +4,7 @@
 //! them met, and a new policy does not begin it anew. It must never hold a connection.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use compartment::policy::Endpoint;
@@ -21,6 +22,8 @@ pub(crate) struct Target {
     pub(crate) endpoint: Endpoint,
     pub(crate) secure: Option<Secured>,
     pub(crate) standing: Standing,
+    /// Pools of connections to it, of all cores and routes.
+    pools: AtomicU32,
     /// For whoever looks; written by those who check and dial.
     last_check: Mutex<Option<LastCheck>>,
     last_look_up: Mutex<Option<LastLookUp>>,
@@ -57,9 +60,25 @@ impl Target {
             endpoint,
             secure,
             standing: Standing::default(),
+            pools: AtomicU32::new(0),
             last_check: Mutex::default(),
             last_look_up: Mutex::default(),
         }
+    }
+
+    /// A pool of connections to it is there, or no more.
+    pub(crate) fn pooled(&self, is_there: bool) {
+        let _before = match is_there {
+            true => self.pools.fetch_add(1, Ordering::Relaxed),
+            false => self.pools.fetch_sub(1, Ordering::Relaxed),
+        };
+    }
+
+    /// Somebody is served there: asked of one that no policy names, whose pools go with the last
+    /// request on their routes. Of an only one (not `several`) nothing else is counted.
+    pub(crate) fn is_busy(&self, several: bool) -> bool {
+        let pools = self.pools.load(Ordering::Relaxed);
+        pools > 0 && (!several || self.standing.in_flight() > 0)
     }
 
     pub(crate) fn note_check(&self, at_us: u64, error: Option<String>) {

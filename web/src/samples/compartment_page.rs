@@ -69,6 +69,7 @@ impl CompartmentPage {
             ("leaking", states::leaking()),
             ("ceiling", states::ceiling()),
             ("more_fields", states::more_fields()),
+            ("endpoints", super::endpoints::shown()),
             ("hostile_names", hostile()),
         ]
     }

@@ -9,14 +9,15 @@ use compartment::{Figures, Level, Rejection, RetryFigures, RetryRefusal, StepFig
 
 use super::{HOSTILE, figures, frame, rejecting};
 use crate::{
-    BreakerRow, Frame, Freshness, Look, Reading, RetryRow, RouteRow, RoutesPage, RoutesView, Rung,
-    Slots, Surround, Tried, TriedStep, TryForm,
+    BreakerRow, EndpointsRow, Frame, Freshness, Look, Reading, RetryRow, RouteRow, RoutesPage,
+    RoutesView, Rung, Slots, Surround, Tried, TriedStep, TryForm,
 };
 
 /// A route whose dependency is in trouble.
 pub(super) fn around() -> Surround {
     Surround {
         steps: Vec::new(),
+        endpoints: EndpointsRow::of(Some(&super::endpoints::upstream(false))),
         breaker: Some(BreakerRow {
             rules: "opens when 50\u{a0}% of 20\u{a0}calls fail".to_owned(),
             figures: Some(BreakerFigures {
@@ -238,6 +239,7 @@ impl RoutesPage {
             row.path = format!("/{HOSTILE}");
             (row.host, row.owner) = (Some(HOSTILE.to_owned()), Some(HOSTILE.to_owned()));
             row.endpoints = vec![HOSTILE.to_owned()];
+            row.around.endpoints = EndpointsRow::of(Some(&super::endpoints::upstream(true)));
             row.binds = (HOSTILE.to_owned(), HOSTILE.to_owned());
             row.id = "x".repeat(128);
         }

@@ -237,6 +237,81 @@ pub struct Compartment {
     /// Of a route: the steps of its fallback, in the order of the policy.
     #[prost(message, repeated, tag = "35")]
     pub fallbacks: ::prost::alloc::vec::Vec<FallbackStep>,
+    /// Of an upstream.
+    #[prost(message, optional, tag = "38")]
+    pub endpoints: ::core::option::Option<Endpoints>,
+}
+/// The endpoints of one upstream.
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Endpoints {
+    /// Of the policy, by state.
+    #[prost(uint32, tag = "1")]
+    pub in_use: u32,
+    #[prost(uint32, tag = "2")]
+    pub ejected: u32,
+    #[prost(uint32, tag = "3")]
+    pub unhealthy: u32,
+    /// No more of the policy, with exchanges that are not over.
+    #[prost(uint32, tag = "4")]
+    pub draining: u32,
+    /// More than half would be out: requests go to all of them.
+    #[prost(bool, tag = "5")]
+    pub all_used: bool,
+    /// In the order of the policy, those that drain last; where a report has no room for all, those
+    /// that are out or in doubt.
+    #[prost(message, repeated, tag = "6")]
+    pub list: ::prost::alloc::vec::Vec<Endpoint>,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Endpoint {
+    /// Scheme, host and port.
+    #[prost(string, tag = "1")]
+    pub url: ::prost::alloc::string::String,
+    /// in_use, draining, ejected or unhealthy
+    #[prost(string, tag = "2")]
+    pub state: ::prost::alloc::string::String,
+    /// Here as below absent: the only one, of which nothing is counted that a choice would need.
+    #[prost(uint32, optional, tag = "3")]
+    pub in_flight: ::core::option::Option<u32>,
+    #[prost(uint64, optional, tag = "4")]
+    pub latency_us: ::core::option::Option<u64>,
+    #[prost(uint32, tag = "5")]
+    pub failures_in_a_row: u32,
+    #[prost(uint64, tag = "6")]
+    pub failures: u64,
+    #[prost(uint32, optional, tag = "7")]
+    pub ejections_in_a_row: ::core::option::Option<u32>,
+    #[prost(uint64, optional, tag = "8")]
+    pub ejected_for_ms: ::core::option::Option<u64>,
+    /// Absent: it is not checked, or was not yet.
+    #[prost(message, optional, tag = "9")]
+    pub check: ::core::option::Option<EndpointCheck>,
+    /// Absent: it was not dialled yet.
+    #[prost(message, optional, tag = "10")]
+    pub name: ::core::option::Option<EndpointName>,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EndpointCheck {
+    #[prost(uint64, tag = "1")]
+    pub age_ms: u64,
+    /// Empty: well.
+    #[prost(string, tag = "2")]
+    pub error: ::prost::alloc::string::String,
+}
+#[allow(clippy::all)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EndpointName {
+    #[prost(string, repeated, tag = "1")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Since its name server said so.
+    #[prost(uint64, tag = "2")]
+    pub age_ms: u64,
+    /// The last question was not answered: these are the last good ones. Empty: it was.
+    #[prost(string, tag = "3")]
+    pub error: ::prost::alloc::string::String,
 }
 /// One step of a route's fallback, since the boot.
 #[allow(clippy::all)]
