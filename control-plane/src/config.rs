@@ -11,12 +11,13 @@ use wire::document::Loaded;
 use crate::StartError;
 use crate::alerts::AlertConfig;
 use crate::history::HistorySettings;
+use crate::store::DatabaseUrl;
 
 /// Everything that `start` needs to know.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// `sqlite://PATH`.
-    pub database_url: String,
+    /// `sqlite://PATH` or `postgres://USER@HOST/DATABASE`.
+    pub database_url: DatabaseUrl,
     /// Where pages, API and the gateways' stream listen; port 0 is allowed.
     pub dashboard: SocketAddr,
     /// Pages and API without a token; on loopback only.
@@ -60,7 +61,7 @@ mod tests {
 
     fn config(dashboard: &str, no_login: bool, behind_tls_proxy: bool) -> Config {
         Config {
-            database_url: "sqlite://never.db".to_owned(),
+            database_url: "sqlite://never.db".into(),
             dashboard: dashboard.parse().unwrap(),
             no_login,
             admin_token: None,

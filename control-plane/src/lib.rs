@@ -276,8 +276,8 @@ async fn open(
     let own = listener.local_addr().map_err(StartError::Threads)?;
     let alerts = alerts::Alerts::open(config.alerts.clone(), store.clone(), own).await?;
     // A history that does not open keeps nobody from starting; its state says so.
-    let path = store::history_path(&config.database_url)?;
-    let history = history::History::open(path, config.history).await;
+    let place = store::history_of(&config.database_url)?;
+    let history = history::History::open(place, config.history).await;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Threads)?;
     let state = AppState {
         readings: readings::Readings::default(),

@@ -116,7 +116,7 @@ fn kept(state: &AppState) -> Vec<Family> {
         ..
     } = state.history.state();
     let sizes = [
-        ("policy", state.store.file_bytes()),
+        ("policy", state.store.size_bytes()),
         ("history", file_bytes),
     ];
     let (missed, skew_ms) = state.readings.missed_all();

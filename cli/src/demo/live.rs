@@ -31,7 +31,7 @@ pub(super) fn run(play: Play, dashboard: SocketAddr) -> Result<(), Failure> {
     let urls = upstreams.urls();
     let folder = Folder::new()?;
     let control_plane = control_plane::start(control_plane::Config {
-        database_url: format!("sqlite://{}", folder.0.join("demo.db").display()),
+        database_url: format!("sqlite://{}", folder.0.join("demo.db").display()).into(),
         dashboard,
         no_login: true,
         admin_token: None,

@@ -62,7 +62,7 @@ pub(super) fn config(
         )?,
     };
     Ok(control_plane::Config {
-        database_url,
+        database_url: database_url.into(),
         dashboard: settings.address("dashboard", default_dashboard()),
         no_login: settings.switch("no_login"),
         admin_token: start.secrets.admin_token.clone(),

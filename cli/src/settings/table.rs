@@ -94,10 +94,7 @@ impl Kind {
             Self::Limit => "a whole number from 0 to 1000000, or \"unlimited\"",
             Self::Switch => "true or false",
             Self::HttpUrl => "a URL that begins with http://, like \"http://127.0.0.1:8081\"",
-            Self::DatabaseUrl => {
-                "a URL that begins with sqlite://, like \"sqlite://bulkhead.db\" (this build has \
-                 no other store)"
-            }
+            Self::DatabaseUrl => "sqlite://PATH or postgres://USER@HOST/DATABASE",
             Self::Webhook => {
                 "like \"http://HOST[:PORT]/PATH\", no user name in it, and no link-local or \
                  metadata address"
@@ -133,9 +130,11 @@ impl Kind {
                     .is_some_and(|rest| !rest.is_empty())
                     && text.parse::<http::Uri>().is_ok()
             }
-            Self::DatabaseUrl => text
-                .strip_prefix("sqlite://")
-                .is_some_and(|rest| !rest.is_empty()),
+            // What stands behind it is judged where it is opened.
+            Self::DatabaseUrl => ["sqlite://", "postgres://", "postgresql://"]
+                .iter()
+                .filter_map(|scheme| text.strip_prefix(scheme))
+                .any(|rest| !rest.is_empty()),
             // Link-local is judged when the switch for it is known.
             Self::Webhook => Webhook::new(text, None, true).is_ok(),
             Self::AlertWindow => window_ms(text).is_some(),
@@ -148,7 +147,7 @@ impl Kind {
 
     /// True when the value must not be printed.
     pub(super) fn is_secret(self) -> bool {
-        matches!(self, Self::Webhook)
+        matches!(self, Self::Webhook | Self::DatabaseUrl)
     }
 
     /// True when the setting may be given several times.
@@ -168,7 +167,7 @@ impl Kind {
             Self::Share => ["0.5", "0.25", "1"],
             Self::Switch => ["true", "false", "1"],
             Self::HttpUrl => ["http://a:1", "http://b:2", "http://c:3"],
-            Self::DatabaseUrl => ["sqlite://a", "sqlite://b", "sqlite://c"],
+            Self::DatabaseUrl => ["sqlite://a", "postgres://b", "sqlite://c"],
             Self::Webhook => ["http://a:1/x", "http://b/", "http://c:3"],
             Self::AlertWindow => ["2m", "10s", "1h"],
             Self::Percent => ["0.1%", "1%", "0.25%"],

@@ -1,4 +1,5 @@
-//! `GET /generations`, one of them, the difference of two, `POST …/restore` and `…/try-again`.
+//! `GET /generations`, one of them, the difference of two, `POST …/restore` and `…/try-again`,
+//! and what became of an operation.
 //!
 //! Separate because these speak of the past. No policy may be stored here but by restore, which
 //! goes through the write path like every change.
@@ -139,6 +140,25 @@ pub(super) async fn try_again(
         return Err(Problem::new(StatusCode::CONFLICT, "not-halted", detail));
     }
     Ok(axum::Json(json!({"generation": number})).into_response())
+}
+
+/// What became of a change whose outcome was not known when it was answered.
+pub(super) async fn operation(
+    State(state): State<AppState>,
+    Path(operation): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    input::query(&input::parts(request).0, &[])?;
+    let generation = match operation.parse::<uuid::Uuid>() {
+        Ok(id) => state.store.operation(&id.to_string()).await?,
+        Err(_) => None,
+    };
+    let none = || {
+        let operation = wire::stream::bounded_text(&operation, 40);
+        Problem::not_found(format!("no change was stored under {operation:?}"))
+    };
+    let generation = generation.ok_or_else(none)?;
+    Ok(axum::Json(json!({ "operation": operation, "generation": generation })).into_response())
 }
 
 fn parse(number: &str) -> Result<u64, Problem> {

@@ -73,6 +73,11 @@ fn table() -> Vec<Route> {
             &["post"],
             post(generations::try_again),
         ),
+        (
+            "/operations/{operation}",
+            &["get"],
+            get(generations::operation),
+        ),
         ("/drills", &["post"], post(drills::begin)),
         ("/drills/{id}", &["get"], get(drills::one)),
         ("/upstreams/{id}/breaker", &["post"], post(breaker::set)),

@@ -137,6 +137,18 @@ impl From<StoreError> for Problem {
             StoreError::Busy | StoreError::Closed => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "store-busy", detail).retry()
             }
+            StoreError::Away(_) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the database is away"
+                );
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "store-away", detail).retry()
+            }
+            // No word of trying again: it may have been stored.
+            StoreError::Unknown { operation } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown", detail)
+                    .with("operation", json!(operation))
+            }
             StoreError::Full => Self::new(StatusCode::INSUFFICIENT_STORAGE, "store-full", detail),
             StoreError::Url { .. }
             | StoreError::Open { .. }
@@ -144,6 +156,7 @@ impl From<StoreError> for Problem {
             | StoreError::Foreign { .. }
             | StoreError::Newer { .. }
             | StoreError::ReadOnly
+            | StoreError::Refused(_)
             | StoreError::Failed(_)
             | StoreError::Row(_) => {
                 // The cause goes to the log, where the operator reads it; callers get the kind.

@@ -14,15 +14,14 @@ mod status;
 mod step;
 mod upkeep;
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use compartment::Limit;
 use tokio::sync::Notify;
 
 use crate::readings::Reading;
-use crate::store::StoreError;
 use crate::store::figures::Figures;
+use crate::store::{Address, StoreError};
 
 pub use pending::{PENDING_ROWS_MAX, SLOT_ROWS_MAX};
 pub(crate) use pending::{Slot, Slots};
@@ -109,7 +108,7 @@ pub struct History(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    path: PathBuf,
+    place: Address,
     settings: HistorySettings,
     pending: Mutex<Pending>,
     database: Mutex<Option<Figures>>,
@@ -118,11 +117,11 @@ struct Inner {
 }
 
 impl History {
-    /// Opens the file beside the store, making it when it is not there. One that cannot be
+    /// Opens the history beside the store, making it when it is not there. One that cannot be
     /// opened is tried again and again by [`History::run`].
-    pub async fn open(path: PathBuf, settings: HistorySettings) -> Self {
+    pub(crate) async fn open(place: impl Into<Address>, settings: HistorySettings) -> Self {
         let history = Self(Arc::new(Inner {
-            path,
+            place: place.into(),
             settings,
             pending: Mutex::default(),
             database: Mutex::new(None),
@@ -168,7 +167,7 @@ impl History {
     }
 
     async fn reopen(&self) {
-        match Figures::open(&self.0.path).await {
+        match Figures::open(&self.0.place).await {
             Ok(database) => {
                 *self
                     .0

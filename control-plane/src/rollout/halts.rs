@@ -101,6 +101,7 @@ impl Rollout {
             who: author.name.clone(),
             origin: author.origin.clone(),
             request_id: author.request_id.clone(),
+            operation: String::new(),
             ..audit(&halt)
         };
         self.store.put_meta(key(number), None, Some(row)).await?;
@@ -155,5 +156,6 @@ fn audit(halt: &Halt) -> AuditRow {
         generation_after: halt.generation,
         differences: serde_json::to_string(&halt.errors).unwrap_or_default(),
         request_id: String::new(),
+        operation: String::new(),
     }
 }

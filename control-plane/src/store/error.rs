@@ -1,9 +1,11 @@
 //! What goes wrong with the store, in the words of the product.
 //!
-//! Separate so that the codes of a database are read in one place. It must never carry a document
-//! or a statement's values in its text.
+//! Separate so that the codes of both databases are read in one place. It must never carry a
+//! document, a statement's values or a password in its text.
 
 use std::path::Path;
+
+use sqlx::postgres::PgDatabaseError;
 
 /// Primary result codes of SQLite; the extended ones hold them in their low byte.
 mod code {
@@ -22,10 +24,10 @@ pub enum StoreError {
     /// Not a form of address that this build knows.
     #[error("database_url = {url:?}: {rule}")]
     Url {
-        /// What was given.
+        /// What was given, without its password.
         url: String,
         /// What must hold.
-        rule: &'static str,
+        rule: String,
     },
     /// The folder or the file cannot be made or opened.
     #[error("cannot open the store {path}")]
@@ -44,10 +46,12 @@ pub enum StoreError {
         source: Option<sqlx::Error>,
     },
     /// A database, but of another program.
-    #[error("the store {path} holds another program's data; nothing was changed in it")]
+    #[error("the store {path} holds another program's data ({found}); nothing was changed in it")]
     Foreign {
-        /// Which file.
+        /// Which file or database.
         path: String,
+        /// What tells so.
+        found: String,
     },
     /// A newer build wrote it.
     #[error(
@@ -55,9 +59,9 @@ pub enum StoreError {
          nothing was changed in it"
     )]
     Newer {
-        /// Which file.
+        /// Which file or database.
         path: String,
-        /// The newest migration in the file.
+        /// The newest migration in it.
         found: i64,
         /// The newest migration of this build.
         known: i64,
@@ -68,9 +72,25 @@ pub enum StoreError {
     /// No space left.
     #[error("the store's disk is full: nothing was changed")]
     Full,
-    /// The file may not be written.
+    /// It may not be written.
     #[error("the store cannot be written")]
     ReadOnly,
+    /// Nobody answers where the database should be, or it cut us off before anything was stored.
+    #[error("the database is away: nothing was changed, and gateways go on with what they have")]
+    Away(#[source] Option<sqlx::Error>),
+    /// The database does not let us in, or not far enough.
+    #[error("the database refuses this account")]
+    Refused(#[source] sqlx::Error),
+    /// Cut off while it stored a change, and it could not be asked afterwards.
+    #[error(
+        "the database was cut off while it stored the change and cannot be asked now, so it is \
+         not known whether the change was stored: it is there whole or not at all. Once the \
+         database is back, `GET /api/v1/operations/{operation}` tells (404: it was not stored)"
+    )]
+    Unknown {
+        /// Stands with the audit row, if there is one.
+        operation: String,
+    },
     /// Anything else that the database says.
     #[error("the store failed")]
     Failed(#[source] sqlx::Error),
@@ -83,42 +103,114 @@ pub enum StoreError {
 }
 
 impl From<sqlx::Error> for StoreError {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the library's own enum is not exhaustive"
+    )]
     fn from(error: sqlx::Error) -> Self {
-        if matches!(error, sqlx::Error::PoolTimedOut) {
-            return Self::Busy;
-        }
-        if matches!(error, sqlx::Error::PoolClosed) {
-            return Self::Closed;
-        }
-        let code = error
-            .as_database_error()
-            .and_then(|database| database.code());
-        match code
-            .and_then(|code| code.parse::<u32>().ok())
-            .map(|code| code & 0xff)
-        {
-            Some(code::BUSY | code::LOCKED) => Self::Busy,
-            Some(code::FULL) => Self::Full,
-            Some(code::READ_ONLY) => Self::ReadOnly,
-            Some(code::CORRUPT | code::NOT_A_DATABASE) => Self::Damaged {
-                path: String::new(),
-                source: Some(error),
-            },
-            Some(code::CANNOT_OPEN) => Self::Open {
-                path: String::new(),
-                source: std::io::Error::other(error),
-            },
+        match &error {
+            sqlx::Error::PoolTimedOut => Self::Busy,
+            sqlx::Error::PoolClosed => Self::Closed,
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::WorkerCrashed => Self::Away(Some(error)),
+            sqlx::Error::Database(database) => {
+                if let Some(postgres) = database.try_downcast_ref::<PgDatabaseError>() {
+                    return of_postgres(postgres.code())(error);
+                }
+                let code = database.code().map(|code| code.into_owned());
+                of_sqlite(code.as_deref(), error)
+            }
             _ => Self::Failed(error),
         }
     }
 }
 
+fn of_sqlite(code: Option<&str>, error: sqlx::Error) -> StoreError {
+    let code = code.and_then(|code| code.parse::<u32>().ok());
+    match code.map(|code| code & 0xff) {
+        Some(code::BUSY | code::LOCKED) => StoreError::Busy,
+        Some(code::FULL) => StoreError::Full,
+        Some(code::READ_ONLY) => StoreError::ReadOnly,
+        Some(code::CORRUPT | code::NOT_A_DATABASE) => StoreError::Damaged {
+            path: String::new(),
+            source: Some(error),
+        },
+        Some(code::CANNOT_OPEN) => StoreError::Open {
+            path: String::new(),
+            source: std::io::Error::other(error),
+        },
+        _ => StoreError::Failed(error),
+    }
+}
+
+/// By SQLSTATE: a class of two characters, then three.
+fn of_postgres(code: &str) -> fn(sqlx::Error) -> StoreError {
+    match code {
+        // A lock or a statement took too long; a deadlock; two transactions in each other's way.
+        "55P03" | "57014" | "40P01" | "40001" | "55006" => |_| StoreError::Busy,
+        "53100" => |_| StoreError::Full,
+        "25006" => |_| StoreError::ReadOnly,
+        // Going down, crashed, starting up, idle for too long; too many connections.
+        "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04" | "53300" => {
+            |error| StoreError::Away(Some(error))
+        }
+        // No such database or schema, no right to something.
+        "3D000" | "3F000" | "42501" => StoreError::Refused,
+        _ if code.starts_with("08") => |error| StoreError::Away(Some(error)),
+        _ if code.starts_with("28") => StoreError::Refused,
+        "XX001" | "XX002" => |error| StoreError::Damaged {
+            path: String::new(),
+            source: Some(error),
+        },
+        _ => StoreError::Failed,
+    }
+}
+
 impl StoreError {
-    /// The same error, naming the file it is about.
-    pub(super) fn about(mut self, file: &Path) -> Self {
+    /// The same error, naming the file or database it is about.
+    pub(super) fn about(self, file: &Path) -> Self {
+        self.named(&file.display().to_string())
+    }
+
+    /// The same error, naming what it is about.
+    pub(super) fn named(mut self, name: &str) -> Self {
         if let Self::Damaged { path, .. } | Self::Open { path, .. } = &mut self {
-            *path = file.display().to_string();
+            name.clone_into(path);
         }
         self
+    }
+
+    /// Whether a connection that says this is of no use any more. A database that cannot be
+    /// written may have become another one's standby: the next connection may find the other.
+    pub(super) fn ends_connection(&self) -> bool {
+        matches!(
+            self,
+            Self::Away(_) | Self::Refused(_) | Self::ReadOnly | Self::Failed(_) | Self::Row(_)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_of_postgres_become_ours() {
+        let of = |code: &str| of_postgres(code)(sqlx::Error::RowNotFound);
+        for code in ["55P03", "57014", "40001", "40P01"] {
+            assert!(matches!(of(code), StoreError::Busy), "{code}");
+        }
+        for code in ["57P01", "57P03", "08006", "08P01", "53300", "25P03"] {
+            assert!(matches!(of(code), StoreError::Away(Some(_))), "{code}");
+        }
+        for code in ["28P01", "28000", "3D000", "42501"] {
+            assert!(matches!(of(code), StoreError::Refused(_)), "{code}");
+        }
+        assert!(matches!(of("53100"), StoreError::Full));
+        assert!(matches!(of("25006"), StoreError::ReadOnly));
+        assert!(matches!(of("XX001"), StoreError::Damaged { .. }));
+        assert!(matches!(of("42601"), StoreError::Failed(_)));
     }
 }

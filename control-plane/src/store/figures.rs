@@ -1,49 +1,26 @@
-//! The history's rows on SQLite.
+//! The history's rows, on either database.
 //!
-//! Separate from the policy's store because it is another file with another promise: what is
-//! lost here is missed on a chart and nowhere else, so it is written ahead and synchronised in
-//! passing (`NORMAL`), and nobody who changes a limit ever waits for it. Only this module holds
-//! its SQL. It must never be asked by the write path of a policy.
+//! Separate from the policy's store because it makes another promise: what is lost here is missed
+//! on a chart and nowhere else, and nobody who changes a limit ever waits for it. It must never be
+//! asked by the write path of a policy.
 
-mod sql;
-mod write;
+mod postgres;
+mod sqlite;
+mod sum;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use sqlx::pool::PoolConnection;
-use sqlx::sqlite::{
-    SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow,
-    SqliteSynchronous,
-};
-use sqlx::{Executor as _, Row as _, Sqlite, SqlitePool};
+use super::{Address, StoreError};
+use crate::history::{Heard, LimitChange, Range, Row, Slots, Step};
 
-use super::StoreError;
-use super::open::{Schema, classify, inspect, make_file, migrate};
-use crate::history::{Heard, LimitChange, Range, Row, Step};
-
-/// Longest wait for another process's lock.
-const BUSY_MAX: Duration = Duration::from_secs(5);
-const ACQUIRE_MAX: Duration = Duration::from_secs(6);
-const READERS_MAX: u32 = 2;
-/// The log of writes is cut back to this when it has been folded in.
-const LOG_BYTES_MAX: &str = "67108864";
 /// Most changes of one limit in an answer.
 const CHANGES_MAX: i64 = 500;
 /// How a limit that is none is written.
 const UNLIMITED: i64 = -1;
-
-/// "BLKF".
-const SCHEMA: Schema = Schema {
-    application_id: 1_112_296_262,
-    migrations: &[(
-        1,
-        "figures",
-        include_str!("../../../migrations/sqlite-history/0001_figures.sql"),
-    )],
-};
+/// Most names that are known without asking.
+const NAMES_MAX: usize = 100_000;
+const DAY_S: i64 = 86_400;
 
 /// What a name is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,51 +59,32 @@ pub(crate) struct Found {
     pub(crate) row: Row,
 }
 
-/// One writer, a few readers.
+/// Where the history is.
 #[derive(Clone, Debug)]
-pub(crate) struct Figures {
-    writer: SqlitePool,
-    readers: SqlitePool,
-    path: PathBuf,
-    names: Arc<Mutex<Names>>,
+pub(crate) enum Figures {
+    Sqlite(sqlite::Figures),
+    Postgres(postgres::Figures),
+}
+
+macro_rules! either {
+    ($self:ident, $figures:ident => $call:expr) => {
+        match $self {
+            Self::Sqlite($figures) => $call,
+            Self::Postgres($figures) => $call,
+        }
+    };
 }
 
 impl Figures {
-    pub(crate) async fn open(path: &Path) -> Result<Self, StoreError> {
-        make_file(path)?;
-        inspect(path, &SCHEMA).await?;
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Normal)
-            .busy_timeout(BUSY_MAX)
-            .pragma("journal_size_limit", LOG_BYTES_MAX);
-        let writer = SqlitePoolOptions::new()
-            .max_connections(1)
-            .acquire_timeout(ACQUIRE_MAX)
-            // Said by the writer alone: with each opening it writes the mode into the file, and a
-            // reader would wait for whoever holds the lock.
-            .connect_with(options.clone().auto_vacuum(SqliteAutoVacuum::Incremental))
-            .await
-            .map_err(|error| classify(error, path))?;
-        migrate(&writer, path, &SCHEMA).await?;
-        let readers = SqlitePoolOptions::new()
-            .max_connections(READERS_MAX)
-            .acquire_timeout(ACQUIRE_MAX)
-            .connect_with(options.pragma("query_only", "ON"))
-            .await
-            .map_err(|error| classify(error, path))?;
-        Ok(Self {
-            writer,
-            readers,
-            path: path.to_owned(),
-            names: Arc::default(),
+    pub(crate) async fn open(place: &Address) -> Result<Self, StoreError> {
+        Ok(match place {
+            Address::Sqlite(path) => Self::Sqlite(sqlite::Figures::open(path).await?),
+            Address::Postgres(server) => Self::Postgres(postgres::Figures::open(server).await?),
         })
     }
 
     pub(crate) async fn close(&self) {
-        self.readers.close().await;
-        self.writer.close().await;
+        either!(self, figures => figures.close().await);
     }
 
     /// The rows of one compartment in a range, by time.
@@ -136,32 +94,7 @@ impl Figures {
         key: &str,
         range: Range,
     ) -> Result<Vec<Found>, StoreError> {
-        if range.is_empty() {
-            return Ok(Vec::new());
-        }
-        let rows = sqlx::query(sql::rows(step))
-            .bind(range.from_s)
-            .bind(step.seconds())
-            .bind(range.to_s)
-            .bind(key)
-            .fetch_all(&self.readers)
-            .await?;
-        let found = |row: &SqliteRow| -> Result<Option<Found>, StoreError> {
-            let bytes: Vec<u8> = row.try_get(2)?;
-            let gateway: Option<String> = row.try_get(1)?;
-            // A row of another build's form is as good as none.
-            let Ok(figures) = Row::from_bytes(&bytes) else {
-                return Ok(None);
-            };
-            Ok(Some(Found {
-                slot: row.try_get(0)?,
-                gateway: gateway.unwrap_or_default().into(),
-                row: figures,
-            }))
-        };
-        rows.iter()
-            .filter_map(|row| found(row).transpose())
-            .collect()
+        either!(self, figures => figures.rows(step, key, range).await)
     }
 
     /// Who was heard of in a range, over all gateways, by time.
@@ -170,14 +103,7 @@ impl Figures {
         step: Step,
         range: Range,
     ) -> Result<Vec<(i64, Heard)>, StoreError> {
-        let rows = sqlx::query(sql::heard(step))
-            .bind(range.from_s)
-            .bind(range.to_s)
-            .fetch_all(&self.readers)
-            .await?;
-        rows.iter()
-            .map(|row| Ok((row.try_get(0)?, heard(row, 1)?)))
-            .collect()
+        either!(self, figures => figures.heard(step, range).await)
     }
 
     /// The same for each gateway: its name, and how much it was heard of.
@@ -185,44 +111,22 @@ impl Figures {
         &self,
         range: Range,
     ) -> Result<Vec<(i64, Arc<str>, Heard)>, StoreError> {
-        let rows = sqlx::query(sql::HEARD_BY_GATEWAY)
-            .bind(range.from_s)
-            .bind(range.to_s)
-            .fetch_all(&self.readers)
-            .await?;
-        let one = |row: &SqliteRow| {
-            let name: String = row.try_get(1)?;
-            Ok((row.try_get(0)?, name.into(), heard(row, 2)?))
-        };
-        rows.iter().map(one).collect()
+        either!(self, figures => figures.heard_by_gateway(range).await)
     }
 
     /// Whether a compartment of this name has rows, or had.
     pub(crate) async fn knows(&self, key: &str) -> Result<bool, StoreError> {
-        let row = sqlx::query("SELECT 1 FROM names WHERE kind = 0 AND name = ?")
-            .bind(key)
-            .fetch_optional(&self.readers)
-            .await?;
-        Ok(row.is_some())
+        either!(self, figures => figures.knows(key).await)
     }
 
     /// Up to where the rows of a width are made of the finer ones.
     pub(crate) async fn rolled(&self, step: Step) -> Result<i64, StoreError> {
-        let row = sqlx::query("SELECT until FROM rolled WHERE seconds = ?")
-            .bind(step.seconds())
-            .fetch_optional(&self.readers)
-            .await?;
-        // Rows of ten seconds are made of nothing.
-        row.map_or(Ok(i64::MAX), |row| Ok(row.try_get(0)?))
+        either!(self, figures => figures.rolled(step).await)
     }
 
     /// The first and the last slot of a width that anybody was heard of in.
     pub(crate) async fn kept(&self, step: Step) -> Result<Option<(i64, i64)>, StoreError> {
-        let row = sqlx::query(sql::kept(step))
-            .fetch_one(&self.readers)
-            .await?;
-        let (first, last): (Option<i64>, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
-        Ok(first.zip(last))
+        either!(self, figures => figures.kept(step).await)
     }
 
     /// Changes of one limit, newest first.
@@ -232,110 +136,72 @@ impl Figures {
         from_ms: i64,
         to_ms: i64,
     ) -> Result<Vec<LimitChange>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT at_ms, generation, before, after FROM limit_changes \
-             WHERE key = ? AND at_ms >= ? AND at_ms < ? ORDER BY at_ms DESC, generation DESC \
-             LIMIT ?",
-        )
-        .bind(key)
-        .bind(from_ms)
-        .bind(to_ms)
-        .bind(CHANGES_MAX)
-        .fetch_all(&self.readers)
-        .await?;
-        let one = |row: &SqliteRow| {
-            let generation: i64 = row.try_get(1)?;
-            Ok(LimitChange {
-                at_ms: row.try_get(0)?,
-                generation: generation.unsigned_abs(),
-                before: limit(row.try_get(2)?),
-                after: limit(row.try_get(3)?),
-            })
-        };
-        rows.iter().map(one).collect()
+        either!(self, figures => figures.limit_changes(key, from_ms, to_ms).await)
     }
 
     /// What was noted under a name.
     pub(crate) async fn note(&self, key: &str) -> Result<Option<String>, StoreError> {
-        let row = sqlx::query("SELECT value FROM meta WHERE key = ?")
-            .bind(key)
-            .fetch_optional(&self.readers)
-            .await?;
-        Ok(row.map(|row| row.try_get(0)).transpose()?)
+        either!(self, figures => figures.note(key).await)
     }
 
     pub(crate) async fn size(&self) -> Result<Size, StoreError> {
-        let row = sqlx::query(
-            "SELECT (SELECT page_count FROM pragma_page_count), \
-             (SELECT freelist_count FROM pragma_freelist_count), \
-             (SELECT page_size FROM pragma_page_size)",
-        )
-        .fetch_one(&self.readers)
-        .await?;
-        let (pages, free, bytes): (i64, i64, i64) =
-            (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-        let used = pages.saturating_sub(free).saturating_mul(bytes);
-        let mut log = self.path.clone().into_os_string();
-        log.push("-wal");
-        let length = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.len());
-        Ok(Size {
-            file_bytes: length(&self.path).saturating_add(length(Path::new(&log))),
-            used_bytes: used.unsigned_abs(),
-        })
+        either!(self, figures => figures.size().await)
     }
 
-    async fn begin(&self) -> Result<PoolConnection<Sqlite>, StoreError> {
-        let mut connection = self.writer.acquire().await?;
-        connection.execute("BEGIN IMMEDIATE").await?;
-        Ok(connection)
+    /// Adds rows of ten seconds. What is older than `kept_from_s` is not wanted any more; the
+    /// answer is how many rows that were.
+    pub(crate) async fn add(&self, slots: &Slots, kept_from_s: i64) -> Result<u64, StoreError> {
+        either!(self, figures => figures.add(slots, kept_from_s).await)
+    }
+
+    /// Makes the next row of a width of the finer ones, when all of those are there: they are
+    /// before `done_until_s`. False when there is nothing to do.
+    pub(crate) async fn roll(&self, step: Step, done_until_s: i64) -> Result<bool, StoreError> {
+        either!(self, figures => figures.roll(step, done_until_s).await)
+    }
+
+    /// Removes rows of a width from before a second, at most an hour of them. False when none is
+    /// left to remove.
+    pub(crate) async fn expire(&self, step: Step, before_s: i64) -> Result<bool, StoreError> {
+        either!(self, figures => figures.expire(step, before_s).await)
+    }
+
+    /// Removes all rows of a width from one second up to another.
+    pub(crate) async fn clear(&self, step: Step, from_s: i64, to_s: i64) -> Result<(), StoreError> {
+        either!(self, figures => figures.clear(step, from_s, to_s).await)
+    }
+
+    /// Forgets names that no row uses any more, and old changes; gives space back.
+    pub(crate) async fn tidy(&self, now_s: i64) -> Result<(), StoreError> {
+        either!(self, figures => figures.tidy(now_s).await)
+    }
+
+    /// Notes what changed with a generation, and that it was looked at.
+    pub(crate) async fn mark(
+        &self,
+        changes: &[(String, LimitChange)],
+        notes: [(&str, &str); 2],
+    ) -> Result<(), StoreError> {
+        either!(self, figures => figures.mark(changes, notes).await)
     }
 
     /// Makes the disk full for the writer, or not any more.
     #[cfg(test)]
     pub(crate) async fn fill(&self, full: bool) {
-        let pages = if full {
-            "PRAGMA max_page_count = 1"
-        } else {
-            "PRAGMA max_page_count = 1073741823"
-        };
-        sqlx::query(pages).fetch_all(&self.writer).await.unwrap();
-    }
-
-    fn with_names<T>(&self, change: impl FnOnce(&mut Names) -> T) -> T {
-        change(&mut self.names.lock().unwrap_or_else(PoisonError::into_inner))
+        match self {
+            Self::Sqlite(figures) => figures.fill(full).await,
+            Self::Postgres(_) => unreachable!("the disk is the server's"),
+        }
     }
 }
 
-/// Ends a transaction: stored when all of it went well, else not begun.
-///
-/// Sent as plain statements: after a full disk SQLite has rolled back by itself, which the
-/// library's own transaction does not know.
-async fn end<T>(
-    mut connection: PoolConnection<Sqlite>,
-    done: Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    let done = match done {
-        Ok(value) => match connection.execute("COMMIT").await {
-            Ok(_) => return Ok(value),
-            Err(error) => Err(error.into()),
-        },
-        Err(error) => Err(error),
+/// From which second on a name must have been used to be kept.
+fn kept_names_from(kind: Kind, now_s: i64) -> i64 {
+    let widest = match kind {
+        Kind::Compartment => Step::Hour,
+        Kind::Gateway => Step::TenSeconds,
     };
-    if connection.execute("ROLLBACK").await.is_err() {
-        connection.close_on_drop();
-    }
-    done
-}
-
-fn heard(row: &SqliteRow, first: usize) -> Result<Heard, StoreError> {
-    let number = |column: usize| -> Result<u64, StoreError> {
-        Ok(row.try_get::<i64, _>(column)?.unsigned_abs())
-    };
-    Ok(Heard {
-        covered_us: number(first)?,
-        gateway_us: number(first.saturating_add(1))?,
-        gateways: number(first.saturating_add(2))?,
-    })
+    now_s.saturating_sub(widest.keep_seconds().saturating_add(DAY_S))
 }
 
 fn limit(written: Option<i64>) -> Option<compartment::Limit> {
@@ -345,7 +211,20 @@ fn limit(written: Option<i64>) -> Option<compartment::Limit> {
     }
 }
 
-/// A number as SQLite holds it. What a lying gateway counts beyond that stays at the end.
+fn written(limit: Option<compartment::Limit>) -> Option<i64> {
+    limit.map(|limit| limit.slots().map_or(UNLIMITED, i64::from))
+}
+
+/// A number as a database holds it. What a lying gateway counts beyond that stays at the end.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+pub(super) use {
+    postgres::{
+        ALL as ALL_ON_POSTGRES, BY_STEP as BY_STEP_ON_POSTGRES,
+        MIGRATIONS as MIGRATIONS_ON_POSTGRES,
+    },
+    sqlite::MIGRATIONS as MIGRATIONS_ON_SQLITE,
+};

@@ -4,21 +4,29 @@
 //! above speaks of generations. A write runs in a task of its own that nobody can cancel, because
 //! a transaction dropped half way leaves its connection in doubt.
 
+mod address;
 mod alerts;
+mod database;
 mod error;
 pub(crate) mod figures;
 mod meta;
 mod open;
+mod postgres;
 mod sqlite;
+mod statements;
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use address::Address;
+pub use address::{DatabaseUrl, shown};
 pub use alerts::{ALERTS_PAGE_MAX, AlertFilter, AlertRow};
+use database::Database;
 pub use error::StoreError;
-use sqlite::Database;
 
 /// Most generations in one answer.
 pub const GENERATIONS_PAGE_MAX: u32 = 500;
@@ -72,6 +80,35 @@ pub struct NewGeneration {
     pub request_id: String,
 }
 
+impl NewGeneration {
+    /// The same, in text that both databases can hold.
+    fn storable(mut self) -> Self {
+        for text in [
+            &mut self.document,
+            &mut self.author,
+            &mut self.comment,
+            &mut self.origin,
+            &mut self.differences,
+            &mut self.request_id,
+        ] {
+            if let Cow::Owned(clean) = storable(text) {
+                *text = clean;
+            }
+        }
+        self
+    }
+}
+
+/// A text without U+0000, which Postgres takes in none: what one database refuses must not be
+/// taken by the other.
+fn storable(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') {
+        Cow::Owned(text.replace('\0', "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
 /// One row of the audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditRow {
@@ -91,6 +128,15 @@ pub struct AuditRow {
     pub differences: String,
     /// The request that asked for it.
     pub request_id: String,
+    /// Under which a change of the policy can be asked for; empty for other rows.
+    pub operation: String,
+}
+
+impl AuditRow {
+    /// As it is stored: many rows may have none, and no two the same.
+    fn operation(&self) -> Option<&str> {
+        Some(self.operation.as_str()).filter(|operation| !operation.is_empty())
+    }
 }
 
 /// What became of a write.
@@ -106,8 +152,8 @@ pub enum Written {
 #[derive(Clone, Debug)]
 pub struct Store {
     database: Database,
-    path: Arc<std::path::Path>,
     epoch: Arc<str>,
+    size_bytes: Arc<AtomicU64>,
     writes: TaskTracker,
     changed: Arc<Notify>,
 }
@@ -115,14 +161,14 @@ pub struct Store {
 impl Store {
     /// Opens the store at `url`, making it when it is not there.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
-        let path = sqlite_path(url)?;
-        let database = Database::open(&path).await?;
+        let database = Database::open(&Address::parse(url)?).await?;
         let epoch = database.epoch().await?.into();
         let (writes, changed) = (TaskTracker::new(), Arc::new(Notify::new()));
+        let size_bytes = Arc::new(AtomicU64::new(database.size_bytes().await?));
         Ok(Self {
             database,
-            path: path.into(),
             epoch,
+            size_bytes,
             writes,
             changed,
         })
@@ -133,13 +179,9 @@ impl Store {
         &self.epoch
     }
 
-    /// How large the file is, with its log.
-    pub(crate) fn file_bytes(&self) -> u64 {
-        let mut log = self.path.as_os_str().to_owned();
-        log.push("-wal");
-        let length =
-            |path: &std::path::Path| std::fs::metadata(path).map_or(0, |about| about.len());
-        length(&self.path).saturating_add(length(std::path::Path::new(&log)))
+    /// How much it took when it was last looked at: when it was opened, and after each change.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Relaxed)
     }
 
     /// The newest number; 0 when there is none.
@@ -168,6 +210,11 @@ impl Store {
         self.database.audit(count).await
     }
 
+    /// The generation that an operation made; `None`: it made none.
+    pub async fn operation(&self, operation: &str) -> Result<Option<u64>, StoreError> {
+        self.database.operation(operation).await
+    }
+
     /// Writes a generation after `seen`, the newest one that the writer knows (0 for none).
     pub async fn append(&self, new: NewGeneration, seen: u64) -> Result<Written, StoreError> {
         if self.writes.is_closed() {
@@ -175,13 +222,27 @@ impl Store {
         }
         let (database, changed) = (self.database.clone(), Arc::clone(&self.changed));
         let write = self.writes.spawn(async move {
-            let written = database.append(&new, seen).await;
-            if matches!(written, Ok(Written::Stored(_))) {
+            let operation = uuid::Uuid::now_v7().to_string();
+            let written = database.append(&new.storable(), seen, &operation).await;
+            if matches!(
+                written,
+                Ok(Written::Stored(_)) | Err(StoreError::Unknown { .. })
+            ) {
                 changed.notify_one();
             }
             written
         });
-        write.await.map_err(|_| StoreError::Closed)?
+        let written = write.await.map_err(|_| StoreError::Closed)?;
+        if written.is_ok() {
+            // Nobody waits for it.
+            let (database, size) = (self.database.clone(), Arc::clone(&self.size_bytes));
+            self.writes.spawn(async move {
+                if let Ok(bytes) = database.size_bytes().await {
+                    size.store(bytes, Ordering::Relaxed);
+                }
+            });
+        }
+        written
     }
 
     /// Returns after a write of this process. A hint: another process's writes do not show.
@@ -197,63 +258,20 @@ impl Store {
     }
 }
 
-/// Where the history of the store at `url` lies: a file beside it.
-pub(crate) fn history_path(url: &str) -> Result<std::path::PathBuf, StoreError> {
-    let path = sqlite_path(url)?;
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    Ok(path.with_file_name(format!("{stem}-history.db")))
-}
-
-/// The path in `sqlite://PATH`.
-fn sqlite_path(url: &str) -> Result<std::path::PathBuf, StoreError> {
-    let refuse = |rule| {
-        Err(StoreError::Url {
-            url: url.to_owned(),
-            rule,
-        })
-    };
-    let Some(path) = url
-        .strip_prefix("sqlite://")
-        .or_else(|| url.strip_prefix("sqlite:"))
-    else {
-        return refuse("this build keeps its store in SQLite: sqlite://PATH");
-    };
-    if path.is_empty() || path == ":memory:" {
-        return refuse("a store is a file: sqlite://PATH");
-    }
-    if path.contains('?') {
-        return refuse("options behind `?` are not taken");
-    }
-    Ok(path.into())
+/// Where the history of the store at `url` lies: a file beside it, or the same database.
+pub(crate) fn history_of(url: &str) -> Result<Address, StoreError> {
+    Ok(match Address::parse(url)? {
+        Address::Sqlite(path) => {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            Address::Sqlite(path.with_file_name(format!("{stem}-history.db")))
+        }
+        server @ Address::Postgres(_) => server,
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_a_path_behind_the_scheme() {
-        for (url, path) in [
-            (
-                "sqlite:///var/lib/bulkhead/store.db",
-                "/var/lib/bulkhead/store.db",
-            ),
-            ("sqlite://data/store.db", "data/store.db"),
-            ("sqlite:store.db", "store.db"),
-        ] {
-            assert_eq!(sqlite_path(url).unwrap(), std::path::Path::new(path));
-        }
-        for bad in [
-            "",
-            "postgres://h/d",
-            "sqlite://",
-            "sqlite::memory:",
-            "sqlite://a?mode=rw",
-        ] {
-            assert!(
-                matches!(sqlite_path(bad), Err(StoreError::Url { .. })),
-                "{bad}"
-            );
-        }
-    }
-}
+#[path = "../../tests/support/postgres.rs"]
+#[expect(dead_code, reason = "the integration tests use the rest of it")]
+pub(crate) mod test_postgres;
+#[cfg(test)]
+mod tests;

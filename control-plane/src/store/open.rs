@@ -18,7 +18,7 @@ const CHECKED_BYTES_MAX: u64 = 64 << 20;
 const MIGRATE_ATTEMPTS_MAX: u32 = 5;
 
 /// Number, name and text of every migration. The same numbers and names for every database.
-const MIGRATIONS: [(i64, &str, &str); 2] = [
+pub(super) const MIGRATIONS: [(i64, &str, &str); 3] = [
     (
         1,
         "generations",
@@ -28,6 +28,11 @@ const MIGRATIONS: [(i64, &str, &str); 2] = [
         2,
         "alerts",
         include_str!("../../../migrations/sqlite/0002_alerts.sql"),
+    ),
+    (
+        3,
+        "operations",
+        include_str!("../../../migrations/sqlite/0003_operations.sql"),
     ),
 ];
 
@@ -99,7 +104,7 @@ pub(super) async fn inspect(path: &Path, schema: &Schema) -> Result<(), StoreErr
     let path = path.display().to_string();
     match found? {
         Content::Empty | Content::Ours => Ok(()),
-        Content::Foreign => Err(StoreError::Foreign { path }),
+        Content::Foreign => Err(foreign(path)),
         Content::Damaged => Err(StoreError::Damaged { path, source: None }),
         Content::Newer(found) => Err(StoreError::Newer {
             path,
@@ -207,14 +212,17 @@ fn migration_error(error: MigrateError, path: &Path, schema: &Schema) -> StoreEr
             found,
             known: schema.newest(),
         },
-        MigrateError::VersionMismatch(_) | MigrateError::Dirty(_) => {
-            StoreError::Foreign { path: path_text }
-        }
+        MigrateError::VersionMismatch(_) | MigrateError::Dirty(_) => foreign(path_text),
         MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
             classify(error, path)
         }
         other => StoreError::Failed(sqlx::Error::Migrate(Box::new(other))),
     }
+}
+
+fn foreign(path: String) -> StoreError {
+    let found = "its tables are not ours".to_owned();
+    StoreError::Foreign { path, found }
 }
 
 /// The error of an opening, with the file's name.

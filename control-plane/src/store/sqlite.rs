@@ -7,8 +7,10 @@
 
 mod alerts;
 mod meta;
+mod sql;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::sqlite::{
@@ -31,6 +33,8 @@ const READERS_MAX: u32 = 4;
 pub(super) struct Database {
     writer: SqlitePool,
     readers: SqlitePool,
+    /// Beside the file: what is written ahead of it.
+    log: Arc<PathBuf>,
 }
 
 impl Database {
@@ -51,7 +55,13 @@ impl Database {
             .connect_with(options.pragma("query_only", "ON"))
             .await
             .map_err(|error| classify(error, path))?;
-        Ok(Self { writer, readers })
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        Ok(Self {
+            writer,
+            readers,
+            log: Arc::new(log.into()),
+        })
     }
 
     /// The store's own name, made with its first opening.
@@ -61,7 +71,7 @@ impl Database {
             return Ok(epoch);
         }
         let fresh = uuid::Uuid::now_v7().to_string();
-        sqlx::query("INSERT INTO meta (key, value) VALUES ('epoch', ?) ON CONFLICT DO NOTHING")
+        sqlx::query(sql::MAKE_EPOCH)
             .bind(fresh)
             .execute(&self.writer)
             .await?;
@@ -70,9 +80,7 @@ impl Database {
     }
 
     pub(super) async fn newest_number(&self) -> Result<u64, StoreError> {
-        let row = sqlx::query("SELECT COALESCE(MAX(number), 0) FROM generations")
-            .fetch_one(&self.readers)
-            .await?;
+        let row = sqlx::query(sql::NEWEST).fetch_one(&self.readers).await?;
         number(&row, 0)
     }
 
@@ -80,13 +88,10 @@ impl Database {
         let Ok(number) = i64::try_from(number) else {
             return Ok(None);
         };
-        let row = sqlx::query(
-            "SELECT number, digest, author, comment, source, created_at, document \
-             FROM generations WHERE number = ?",
-        )
-        .bind(number)
-        .fetch_optional(&self.readers)
-        .await?;
+        let row = sqlx::query(sql::GENERATION)
+            .bind(number)
+            .fetch_optional(&self.readers)
+            .await?;
         let stored = |row: SqliteRow| -> Result<Stored, StoreError> {
             Ok(Stored {
                 about: generation(&row)?,
@@ -104,25 +109,19 @@ impl Database {
         let before = before
             .and_then(|n| i64::try_from(n).ok())
             .unwrap_or(i64::MAX);
-        let rows = sqlx::query(
-            "SELECT number, digest, author, comment, source, created_at \
-             FROM generations WHERE number < ? ORDER BY number DESC LIMIT ?",
-        )
-        .bind(before)
-        .bind(count)
-        .fetch_all(&self.readers)
-        .await?;
+        let rows = sqlx::query(sql::GENERATIONS)
+            .bind(before)
+            .bind(count)
+            .fetch_all(&self.readers)
+            .await?;
         rows.iter().map(generation).collect()
     }
 
     pub(super) async fn audit(&self, count: u32) -> Result<Vec<AuditRow>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT at, action, who, origin, generation_before, generation_after, differences, \
-             request_id FROM audit ORDER BY id DESC LIMIT ?",
-        )
-        .bind(count)
-        .fetch_all(&self.readers)
-        .await?;
+        let rows = sqlx::query(sql::AUDIT)
+            .bind(count)
+            .fetch_all(&self.readers)
+            .await?;
         rows.iter().map(audit_row).collect()
     }
 
@@ -135,21 +134,38 @@ impl Database {
         &self,
         new: &NewGeneration,
         seen: u64,
+        operation: &str,
     ) -> Result<Written, StoreError> {
         let mut connection = self.writer.acquire().await?;
-        connection.execute("BEGIN IMMEDIATE").await?;
-        let end = match insert(&mut connection, new, seen).await {
-            Ok(Written::Stored(number)) => match connection.execute("COMMIT").await {
+        connection.execute(sql::BEGIN).await?;
+        let end = match insert(&mut connection, new, seen, operation).await {
+            Ok(Written::Stored(number)) => match connection.execute(sql::COMMIT).await {
                 Ok(_) => return Ok(Written::Stored(number)),
                 Err(error) => Err(error.into()),
             },
             other => other,
         };
-        if connection.execute("ROLLBACK").await.is_err() {
+        if connection.execute(sql::ROLLBACK).await.is_err() {
             // Rolled back already, or in doubt: the pool opens another one.
             connection.close_on_drop();
         }
         end
+    }
+
+    /// The generation that an operation made.
+    pub(super) async fn operation(&self, operation: &str) -> Result<Option<u64>, StoreError> {
+        let row = sqlx::query(sql::OPERATION)
+            .bind(operation)
+            .fetch_optional(&self.readers)
+            .await?;
+        row.map(|row| number(&row, 0)).transpose()
+    }
+
+    /// The file with its log.
+    pub(super) async fn size_bytes(&self) -> Result<u64, StoreError> {
+        let row = sqlx::query(sql::SIZE).fetch_one(&self.readers).await?;
+        let log = std::fs::metadata(&*self.log).map_or(0, |about| about.len());
+        Ok(number(&row, 0)?.saturating_add(log))
     }
 
     pub(super) async fn close(&self) {
@@ -160,9 +176,7 @@ impl Database {
 }
 
 async fn read_epoch(pool: &SqlitePool) -> Result<Option<String>, StoreError> {
-    let row = sqlx::query("SELECT value FROM meta WHERE key = 'epoch'")
-        .fetch_optional(pool)
-        .await?;
+    let row = sqlx::query(sql::EPOCH).fetch_optional(pool).await?;
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
@@ -171,10 +185,9 @@ async fn insert(
     connection: &mut SqliteConnection,
     new: &NewGeneration,
     seen: u64,
+    operation: &str,
 ) -> Result<Written, StoreError> {
-    let row = sqlx::query("SELECT COALESCE(MAX(number), 0) FROM generations")
-        .fetch_one(&mut *connection)
-        .await?;
+    let row = sqlx::query(sql::NEWEST).fetch_one(&mut *connection).await?;
     let newest = number(&row, 0)?;
     if newest != seen {
         return Ok(Written::MovedOn(newest));
@@ -182,20 +195,16 @@ async fn insert(
     let next = newest
         .checked_add(1)
         .ok_or(StoreError::Row("generations.number"))?;
-    sqlx::query(
-        "INSERT INTO generations \
-         (number, document, digest, author, comment, source, created_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?)",
-    )
-    .bind(signed(next)?)
-    .bind(&new.document)
-    .bind(&new.digest)
-    .bind(&new.author)
-    .bind(&new.comment)
-    .bind(new.source)
-    .bind(&new.created_at)
-    .execute(&mut *connection)
-    .await?;
+    sqlx::query(sql::ADD_GENERATION)
+        .bind(signed(next)?)
+        .bind(&new.document)
+        .bind(&new.digest)
+        .bind(&new.author)
+        .bind(&new.comment)
+        .bind(new.source)
+        .bind(&new.created_at)
+        .execute(&mut *connection)
+        .await?;
     let row = AuditRow {
         at: new.created_at.clone(),
         action: new.source.to_owned(),
@@ -205,26 +214,25 @@ async fn insert(
         generation_after: next,
         differences: new.differences.clone(),
         request_id: new.request_id.clone(),
+        operation: operation.to_owned(),
     };
     insert_audit(connection, &row).await?;
     Ok(Written::Stored(next))
 }
 
 async fn insert_audit(connection: &mut SqliteConnection, row: &AuditRow) -> Result<(), StoreError> {
-    sqlx::query(
-        "INSERT INTO audit (at, action, who, origin, generation_before, generation_after, \
-         differences, request_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-    )
-    .bind(&row.at)
-    .bind(&row.action)
-    .bind(&row.who)
-    .bind(&row.origin)
-    .bind(signed(row.generation_before)?)
-    .bind(signed(row.generation_after)?)
-    .bind(&row.differences)
-    .bind(&row.request_id)
-    .execute(&mut *connection)
-    .await?;
+    sqlx::query(sql::ADD_AUDIT)
+        .bind(&row.at)
+        .bind(&row.action)
+        .bind(&row.who)
+        .bind(&row.origin)
+        .bind(signed(row.generation_before)?)
+        .bind(signed(row.generation_after)?)
+        .bind(&row.differences)
+        .bind(&row.request_id)
+        .bind(row.operation())
+        .execute(&mut *connection)
+        .await?;
     Ok(())
 }
 
@@ -259,6 +267,7 @@ fn audit_row(row: &SqliteRow) -> Result<AuditRow, StoreError> {
         generation_after: number(row, 5)?,
         differences: row.try_get(6)?,
         request_id: row.try_get(7)?,
+        operation: row.try_get::<Option<String>, _>(8)?.unwrap_or_default(),
     })
 }
 
@@ -271,5 +280,7 @@ fn signed(number: u64) -> Result<i64, StoreError> {
     i64::try_from(number).map_err(|_| StoreError::Row("generations.number"))
 }
 
+#[cfg(test)]
+pub(super) use sql::ALL;
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,9 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use crate::contract::new;
 use crate::support::{Plane, config, policy, policy_file};
-use control_plane::store::{AlertFilter, AlertRow, NewGeneration, Store, StoreError, Written};
+use control_plane::store::{Store, StoreError, Written};
 use control_plane::{Config, StartError};
 use serde_json::{Value, json};
 use sqlx::{Connection as _, Executor as _, Row as _};
@@ -16,68 +17,11 @@ pub(super) async fn raw(path: &Path) -> sqlx::SqliteConnection {
         .unwrap()
 }
 
-fn new(comment: &str) -> NewGeneration {
-    NewGeneration {
-        document: r#"{"schema":1}"#.to_owned(),
-        digest: "d".to_owned(),
-        author: "somebody".to_owned(),
-        comment: comment.to_owned(),
-        source: "put",
-        created_at: "2026-01-01T00:00:00.000Z".to_owned(),
-        origin: "127.0.0.1".to_owned(),
-        differences: "{}".to_owned(),
-        request_id: "r-1".to_owned(),
-    }
-}
-
 async fn fresh() -> (tempfile::TempDir, Store, String) {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/deep/er/store.db", folder.path().display());
     let store = Store::open(&url).await.unwrap();
     (folder, store, url)
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_generation_comes_with_its_audit_row_or_not_at_all() {
-    let (_folder, store, _) = fresh().await;
-    assert_eq!(
-        store.append(new("one"), 0).await.unwrap(),
-        Written::Stored(1)
-    );
-    assert_eq!(
-        store.append(new("late"), 0).await.unwrap(),
-        Written::MovedOn(1)
-    );
-    assert_eq!(
-        store.append(new("two"), 1).await.unwrap(),
-        Written::Stored(2)
-    );
-    let generations = store.generations(None, 10).await.unwrap();
-    let audit = store.audit(10).await.unwrap();
-    assert_eq!((generations.len(), audit.len()), (2, 2));
-    assert_eq!(
-        (audit[0].generation_before, audit[0].generation_after),
-        (1, 2)
-    );
-    assert_eq!(
-        (audit[0].who.as_str(), audit[0].request_id.as_str()),
-        ("somebody", "r-1")
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_was_stored_is_there_after_opening_again() {
-    let (_folder, store, url) = fresh().await;
-    store.append(new("kept"), 0).await.unwrap();
-    let epoch = store.epoch().to_owned();
-    store.close().await;
-    let again = Store::open(&url).await.unwrap();
-    assert_eq!(again.newest_number().await.unwrap(), 1);
-    assert_eq!(again.epoch(), epoch, "the store keeps its name");
-    assert!(matches!(
-        store.append(new("late"), 1).await,
-        Err(StoreError::Closed)
-    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,54 +33,6 @@ async fn only_the_owner_may_read_it() {
     };
     assert_eq!((mode("deep/er"), mode("deep/er/store.db")), (0o700, 0o600));
     assert_eq!(mode("deep/er/store.db-wal"), 0o600);
-}
-
-/// Racing writers of two handles on one file, as two processes would be.
-#[tokio::test(flavor = "multi_thread")]
-async fn two_processes_never_write_one_number() {
-    let (_folder, one, url) = fresh().await;
-    let two = Store::open(&url).await.unwrap();
-    let write = async |store: &Store| {
-        let mut stored = 0_u64;
-        while stored < 20 {
-            let seen = store.newest_number().await.unwrap();
-            if let Written::Stored(_) = store.append(new("race"), seen).await.unwrap() {
-                stored += 1;
-            }
-        }
-    };
-    tokio::join!(write(&one), write(&two));
-    assert_eq!(one.newest_number().await.unwrap(), 40);
-    assert_eq!(two.audit(100).await.unwrap().len(), 40);
-}
-
-/// A writer whose caller left stores whole or nothing, and the next writer is not disturbed.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_leaves_poisons_nothing() {
-    let (_folder, store, _) = fresh().await;
-    for n in 0..50_u32 {
-        let seen = store.newest_number().await.unwrap();
-        let write = store.append(new("left"), seen);
-        let patience = std::time::Duration::from_micros(u64::from(n) * 40);
-        let _left = tokio::time::timeout(patience, write).await;
-    }
-    settle(&store).await;
-    let newest = store.newest_number().await.unwrap();
-    assert_eq!(
-        store.append(new("next"), newest).await.unwrap(),
-        Written::Stored(newest + 1)
-    );
-    let audit = store.audit(100).await.unwrap().len();
-    assert_eq!(u64::try_from(audit).unwrap(), newest + 1);
-}
-
-/// Waits until no write is under way: the writer connection is one, so a write that waits its
-/// turn behind the others is the last.
-async fn settle(store: &Store) {
-    assert!(matches!(
-        store.append(new("probe"), u64::MAX).await,
-        Ok(Written::MovedOn(_))
-    ));
 }
 
 fn start(folder: tempfile::TempDir) -> Result<Plane, StartError> {
@@ -241,7 +137,7 @@ fn a_folder_that_cannot_be_made_is_one_clear_line() {
     std::fs::write(folder.path().join("file"), b"").unwrap();
     let url = format!("sqlite://{}/file/store.db", folder.path().display());
     let config = Config {
-        database_url: url,
+        database_url: url.into(),
         ..config(folder.path())
     };
     let error = control_plane::start(config).err().unwrap().to_string();
@@ -385,68 +281,4 @@ fn a_write_of_another_process_is_seen() {
         plane.patch("route/a", &json!({"limit": 7})).json()["generation"],
         json!(3)
     );
-}
-
-fn alert(id: u64, state: &'static str, resolved_ms: Option<i64>) -> AlertRow {
-    AlertRow {
-        id,
-        compartment: format!("route/r{}", id % 2),
-        state,
-        severity: if id.is_multiple_of(3) {
-            "ticket"
-        } else {
-            "page"
-        },
-        resolved_ms,
-        body: format!("{id} {state}"),
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn alerts_are_found_by_what_they_are_and_the_oldest_go() {
-    let (_folder, store, url) = fresh().await;
-    let firing = vec![alert(1, "firing", None), alert(2, "firing", None)];
-    store.put_alerts(firing).await.unwrap();
-    store
-        .put_alerts(vec![alert(2, "resolved", Some(500))])
-        .await
-        .unwrap();
-    let (lately, newest) = store.alerts_since(501).await.unwrap();
-    assert_eq!(
-        (lately.as_slice(), newest),
-        (["1 firing".to_owned()].as_slice(), 2)
-    );
-    assert_eq!(store.alerts_since(500).await.unwrap().0.len(), 2);
-    let many = (3..=10_100)
-        .map(|id| alert(id, "resolved", Some(600)))
-        .collect();
-    store.put_alerts(many).await.unwrap();
-    let list = async |filter: AlertFilter, count| store.alerts(&filter, count).await.unwrap();
-    let all = list(AlertFilter::default(), 3).await;
-    assert_eq!(all, ["10100 resolved", "10099 resolved", "10098 resolved"]);
-    let narrow = AlertFilter {
-        state: "resolved".to_owned(),
-        severity: "ticket".to_owned(),
-        compartment: "route/r1".to_owned(),
-        before: Some(10_000),
-    };
-    assert_eq!(list(narrow, 2).await, ["9999 resolved", "9993 resolved"]);
-    let old = AlertFilter {
-        before: Some(101),
-        ..AlertFilter::default()
-    };
-    assert_eq!(
-        list(old, 500).await,
-        ["1 firing"],
-        "what fires stays, however old"
-    );
-    store.put_alert_windows("one".to_owned()).await.unwrap();
-    store.put_alert_windows("two".to_owned()).await.unwrap();
-    store.close().await;
-    assert!(matches!(
-        store.put_alerts(Vec::new()).await,
-        Err(StoreError::Closed)
-    ));
-    let again = Store::open(&url).await.unwrap();
-    assert_eq!(again.alert_windows().await.unwrap().as_deref(), Some("two"));
 }

@@ -2,6 +2,7 @@
 //! socket, a gateway that speaks the stream. Separate so that each test file is about one thing.
 
 pub(crate) mod gateway;
+pub(crate) mod postgres;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -39,7 +40,7 @@ pub(crate) fn policy() -> Value {
 /// The settings of a control plane in this folder.
 pub(crate) fn config(folder: &Path) -> Config {
     Config {
-        database_url: format!("sqlite://{}/store.db", folder.display()),
+        database_url: format!("sqlite://{}/store.db", folder.display()).into(),
         dashboard: "127.0.0.1:0".parse().unwrap(),
         no_login: false,
         admin_token: Some(Secret::new(TOKEN).unwrap()),

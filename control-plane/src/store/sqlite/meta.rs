@@ -4,7 +4,7 @@
 
 use sqlx::{Executor as _, Row as _, SqliteConnection};
 
-use super::{Database, insert_audit};
+use super::{Database, insert_audit, sql};
 use crate::store::{AuditRow, StoreError};
 
 impl Database {
@@ -12,12 +12,10 @@ impl Database {
         &self,
         prefix: &str,
     ) -> Result<Vec<(String, String)>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT key, value FROM meta WHERE SUBSTR(key, 1, LENGTH(?1)) = ?1 ORDER BY key",
-        )
-        .bind(prefix)
-        .fetch_all(&self.readers)
-        .await?;
+        let rows = sqlx::query(sql::META)
+            .bind(prefix)
+            .fetch_all(&self.readers)
+            .await?;
         let pairs = rows
             .iter()
             .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
@@ -31,15 +29,15 @@ impl Database {
         audit: Option<&AuditRow>,
     ) -> Result<(), StoreError> {
         let mut connection = self.writer.acquire().await?;
-        connection.execute("BEGIN IMMEDIATE").await?;
+        connection.execute(sql::BEGIN).await?;
         let end = match put(&mut connection, name, value, audit).await {
-            Ok(()) => match connection.execute("COMMIT").await {
+            Ok(()) => match connection.execute(sql::COMMIT).await {
                 Ok(_) => return Ok(()),
                 Err(error) => Err(error.into()),
             },
             Err(error) => Err(error),
         };
-        if connection.execute("ROLLBACK").await.is_err() {
+        if connection.execute(sql::ROLLBACK).await.is_err() {
             // Rolled back already, or in doubt: the pool opens another one.
             connection.close_on_drop();
         }
@@ -54,13 +52,8 @@ async fn put(
     audit: Option<&AuditRow>,
 ) -> Result<(), StoreError> {
     let written = match value {
-        Some(value) => sqlx::query(
-            "INSERT INTO meta (key, value) VALUES (?, ?) \
-             ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        )
-        .bind(name)
-        .bind(value),
-        None => sqlx::query("DELETE FROM meta WHERE key = ?").bind(name),
+        Some(value) => sqlx::query(sql::PUT_META).bind(name).bind(value),
+        None => sqlx::query(sql::FORGET_META).bind(name),
     };
     written.execute(&mut *connection).await?;
     match audit {

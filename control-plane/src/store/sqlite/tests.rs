@@ -27,6 +27,10 @@ fn new(document: String) -> NewGeneration {
     }
 }
 
+fn operation() -> String {
+    uuid::Uuid::now_v7().to_string()
+}
+
 #[tokio::test]
 async fn every_connection_writes_ahead_and_in_full() {
     let (_folder, database) = database().await;
@@ -74,12 +78,16 @@ async fn a_full_database_refuses_and_recovers() {
     let database = Database {
         writer,
         readers: roomy.readers.clone(),
+        log: Arc::clone(&roomy.log),
     };
-    let seen = database.append(&new("before".to_owned()), 0).await.unwrap();
+    let seen = database
+        .append(&new("before".to_owned()), 0, &operation())
+        .await
+        .unwrap();
     assert_eq!(seen, Written::Stored(1));
     let large = new("x".repeat(4 << 20));
     for number in 1..=3 {
-        let outcome = database.append(&large, number).await;
+        let outcome = database.append(&large, number, &operation()).await;
         assert!(matches!(outcome, Err(StoreError::Full)), "{outcome:?}");
         assert_eq!(
             database.newest_number().await.unwrap(),
@@ -93,10 +101,13 @@ async fn a_full_database_refuses_and_recovers() {
             "nothing of it was stored"
         );
         let small = database
-            .append(&new("small".to_owned()), number)
+            .append(&new("small".to_owned()), number, &operation())
             .await
             .unwrap();
         assert_eq!(small, Written::Stored(number + 1), "what fits is taken");
     }
-    assert_eq!(roomy.append(&large, 4).await.unwrap(), Written::Stored(5));
+    assert_eq!(
+        roomy.append(&large, 4, &operation()).await.unwrap(),
+        Written::Stored(5)
+    );
 }

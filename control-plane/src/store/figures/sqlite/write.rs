@@ -9,17 +9,16 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Row as _, Sqlite};
 use tokio_stream::StreamExt as _;
 
-use super::{Figures, Kind, Names, UNLIMITED, end, signed, sql};
+use super::super::sum::Sum;
+use super::super::{DAY_S, Kind, NAMES_MAX, Names, kept_names_from, signed, written};
+use super::{Figures, end, sql};
 use crate::history::{LimitChange, Row, Slot, Slots, Step};
 use crate::store::StoreError;
 
-/// Most names that are known without asking.
-const NAMES_MAX: usize = 100_000;
 /// Most seconds of rows that one transaction removes.
 const CHUNK_S: i64 = 3_600;
 /// Pages given back to the file system at once.
 const VACUUM: &str = "PRAGMA incremental_vacuum(2000)";
-const DAY_S: i64 = 86_400;
 
 type Connection = PoolConnection<Sqlite>;
 /// Names that a transaction made: known to others when it is stored.
@@ -28,7 +27,11 @@ type Fresh = Names;
 impl Figures {
     /// Adds rows of ten seconds. What is older than `kept_from_s` is not wanted any more; the
     /// answer is how many rows that were.
-    pub(crate) async fn add(&self, slots: &Slots, kept_from_s: i64) -> Result<u64, StoreError> {
+    pub(in crate::store::figures) async fn add(
+        &self,
+        slots: &Slots,
+        kept_from_s: i64,
+    ) -> Result<u64, StoreError> {
         let mut connection = self.begin().await?;
         let mut fresh = Fresh::new();
         let mut too_old = 0_u64;
@@ -120,7 +123,11 @@ impl Figures {
 
     /// Makes the next row of a width of the finer ones, when all of those are there: they are
     /// before `done_until_s`. False when there is nothing to do.
-    pub(crate) async fn roll(&self, step: Step, done_until_s: i64) -> Result<bool, StoreError> {
+    pub(in crate::store::figures) async fn roll(
+        &self,
+        step: Step,
+        done_until_s: i64,
+    ) -> Result<bool, StoreError> {
         let finer = match step {
             Step::TenSeconds => return Ok(false),
             Step::Minute => Step::TenSeconds,
@@ -208,7 +215,11 @@ impl Figures {
 
     /// Removes rows of a width from before a second, at most an hour of them. False when none is
     /// left to remove.
-    pub(crate) async fn expire(&self, step: Step, before_s: i64) -> Result<bool, StoreError> {
+    pub(in crate::store::figures) async fn expire(
+        &self,
+        step: Step,
+        before_s: i64,
+    ) -> Result<bool, StoreError> {
         let mut first = i64::MAX;
         for ask in [sql::kept(step), sql::first_figures(step)] {
             let row = sqlx::query(ask).fetch_one(&self.readers).await?;
@@ -224,7 +235,12 @@ impl Figures {
     }
 
     /// Removes all rows of a width from one second up to another.
-    pub(crate) async fn clear(&self, step: Step, from_s: i64, to_s: i64) -> Result<(), StoreError> {
+    pub(in crate::store::figures) async fn clear(
+        &self,
+        step: Step,
+        from_s: i64,
+        to_s: i64,
+    ) -> Result<(), StoreError> {
         let mut connection = self.begin().await?;
         let clearing = async {
             for clear in [sql::clear_figures(step), sql::clear_heard(step)] {
@@ -241,19 +257,17 @@ impl Figures {
     }
 
     /// Forgets names that no row uses any more, and old changes; gives space back.
-    pub(crate) async fn tidy(&self, now_s: i64) -> Result<(), StoreError> {
-        let compartments = now_s.saturating_sub(Step::Hour.keep_seconds().saturating_add(DAY_S));
-        let gateways = now_s.saturating_sub(Step::TenSeconds.keep_seconds().saturating_add(DAY_S));
-        for (kind, seen) in [(Kind::Compartment, compartments), (Kind::Gateway, gateways)] {
+    pub(in crate::store::figures) async fn tidy(&self, now_s: i64) -> Result<(), StoreError> {
+        for kind in [Kind::Compartment, Kind::Gateway] {
             sqlx::query("DELETE FROM names WHERE kind = ? AND seen < ?")
                 .bind(kind.number())
-                .bind(seen)
+                .bind(kept_names_from(kind, now_s))
                 .execute(&self.writer)
                 .await?;
         }
         self.with_names(|names| names.clear());
         sqlx::query("DELETE FROM limit_changes WHERE at_ms < ?")
-            .bind(compartments.saturating_mul(1_000))
+            .bind(kept_names_from(Kind::Compartment, now_s).saturating_mul(1_000))
             .execute(&self.writer)
             .await?;
         sqlx::query(VACUUM).execute(&self.writer).await?;
@@ -261,14 +275,11 @@ impl Figures {
     }
 
     /// Notes what changed with a generation, and that it was looked at.
-    pub(crate) async fn mark(
+    pub(in crate::store::figures) async fn mark(
         &self,
         changes: &[(String, LimitChange)],
         notes: [(&str, &str); 2],
     ) -> Result<(), StoreError> {
-        let written = |limit: Option<compartment::Limit>| {
-            limit.map(|limit| limit.slots().map_or(UNLIMITED, i64::from))
-        };
         let mut connection = self.begin().await?;
         let marking = async {
             for (key, change) in changes {
@@ -352,46 +363,4 @@ async fn add_made(
         .execute(&mut **connection)
         .await?;
     Ok(())
-}
-
-/// Adds rows up that come by compartment and time: gateways side by side, then one after another.
-#[derive(Default)]
-struct Sum {
-    key: i64,
-    /// What is added up over time, until the slot below.
-    before: Option<Row>,
-    slot: i64,
-    /// What is added up over gateways in that slot.
-    now: Option<Row>,
-}
-
-impl Sum {
-    /// Takes the next row; the answer is the sum of the compartment before, when it is done.
-    fn take(&mut self, key: i64, slot: i64, row: Row) -> Option<(i64, Row)> {
-        let done = if key == self.key { None } else { self.end() };
-        if self.slot != slot || self.now.is_none() {
-            self.fold();
-            self.slot = slot;
-        }
-        self.key = key;
-        match &mut self.now {
-            Some(now) => now.beside(&row),
-            None => self.now = Some(row),
-        }
-        done
-    }
-
-    fn fold(&mut self) {
-        let Some(now) = self.now.take() else { return };
-        match &mut self.before {
-            Some(before) => before.then(&now),
-            None => self.before = Some(now),
-        }
-    }
-
-    /// The sum of the last compartment.
-    fn end(&mut self) -> Option<(i64, Row)> {
-        self.fold();
-        self.before.take().map(|row| (self.key, row))
-    }
 }

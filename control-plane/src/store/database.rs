@@ -1,0 +1,119 @@
+//! The one place where it is decided which database does the work.
+//!
+//! Separate so that nothing above it can ask: both have the same methods, and the compiler holds
+//! them to that. It must never do anything but pass on.
+
+use super::{
+    Address, AlertFilter, AlertRow, AuditRow, Generation, NewGeneration, StoreError, Stored,
+    Written, postgres, sqlite,
+};
+
+/// Where the policy's store is.
+#[derive(Clone, Debug)]
+pub(super) enum Database {
+    Sqlite(sqlite::Database),
+    Postgres(postgres::Database),
+}
+
+macro_rules! either {
+    ($self:ident, $database:ident => $call:expr) => {
+        match $self {
+            Self::Sqlite($database) => $call,
+            Self::Postgres($database) => $call,
+        }
+    };
+}
+
+impl Database {
+    pub(super) async fn open(address: &Address) -> Result<Self, StoreError> {
+        Ok(match address {
+            Address::Sqlite(path) => Self::Sqlite(sqlite::Database::open(path).await?),
+            Address::Postgres(server) => Self::Postgres(postgres::Database::open(server).await?),
+        })
+    }
+
+    pub(super) async fn epoch(&self) -> Result<String, StoreError> {
+        either!(self, database => database.epoch().await)
+    }
+
+    pub(super) async fn size_bytes(&self) -> Result<u64, StoreError> {
+        either!(self, database => database.size_bytes().await)
+    }
+
+    pub(super) async fn newest_number(&self) -> Result<u64, StoreError> {
+        either!(self, database => database.newest_number().await)
+    }
+
+    pub(super) async fn generation(&self, number: u64) -> Result<Option<Stored>, StoreError> {
+        either!(self, database => database.generation(number).await)
+    }
+
+    pub(super) async fn generations(
+        &self,
+        before: Option<u64>,
+        count: u32,
+    ) -> Result<Vec<Generation>, StoreError> {
+        either!(self, database => database.generations(before, count).await)
+    }
+
+    pub(super) async fn audit(&self, count: u32) -> Result<Vec<AuditRow>, StoreError> {
+        either!(self, database => database.audit(count).await)
+    }
+
+    pub(super) async fn operation(&self, operation: &str) -> Result<Option<u64>, StoreError> {
+        either!(self, database => database.operation(operation).await)
+    }
+
+    pub(super) async fn append(
+        &self,
+        new: &NewGeneration,
+        seen: u64,
+        operation: &str,
+    ) -> Result<Written, StoreError> {
+        either!(self, database => database.append(new, seen, operation).await)
+    }
+
+    pub(super) async fn meta(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
+        either!(self, database => database.meta(prefix).await)
+    }
+
+    pub(super) async fn put_meta(
+        &self,
+        name: &str,
+        value: Option<&str>,
+        audit: Option<&AuditRow>,
+    ) -> Result<(), StoreError> {
+        either!(self, database => database.put_meta(name, value, audit).await)
+    }
+
+    pub(super) async fn put_alerts(&self, rows: &[AlertRow]) -> Result<(), StoreError> {
+        either!(self, database => database.put_alerts(rows).await)
+    }
+
+    pub(super) async fn alerts_since(
+        &self,
+        since_ms: i64,
+    ) -> Result<(Vec<String>, u64), StoreError> {
+        either!(self, database => database.alerts_since(since_ms).await)
+    }
+
+    pub(super) async fn alerts(
+        &self,
+        filter: &AlertFilter,
+        count: u32,
+    ) -> Result<Vec<String>, StoreError> {
+        either!(self, database => database.alerts(filter, count).await)
+    }
+
+    pub(super) async fn put_alert_windows(&self, body: &str) -> Result<(), StoreError> {
+        either!(self, database => database.put_alert_windows(body).await)
+    }
+
+    pub(super) async fn alert_windows(&self) -> Result<Option<String>, StoreError> {
+        either!(self, database => database.alert_windows().await)
+    }
+
+    pub(super) async fn close(&self) {
+        either!(self, database => database.close().await);
+    }
+}

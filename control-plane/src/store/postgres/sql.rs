@@ -1,0 +1,82 @@
+//! Every statement of the store on Postgres.
+//!
+//! Separate so that a test prepares all of them. The same names as for SQLite, and some about
+//! sessions and locks that SQLite has no use for. Every table with its schema: a search path is
+//! somebody else's setting.
+
+use crate::store::statements::statements;
+
+statements! {
+    /// What every session is set to: how long a statement, a lock and a silent client may take.
+    SESSION = "SELECT set_config('statement_timeout', '8000', false), \
+         set_config('lock_timeout', '5000', false), \
+         set_config('idle_in_transaction_session_timeout', '4000', false)";
+    /// A change is acknowledged when it is on disk, whatever the server's default is.
+    IN_FULL = "SELECT set_config('synchronous_commit', 'on', false) \
+         WHERE current_setting('synchronous_commit') = 'off'";
+    ENCODING = "SELECT current_setting('server_encoding')";
+    LONG_LOCK = "SELECT set_config('lock_timeout', '60000', false), \
+         set_config('statement_timeout', '0', false)";
+    LOCK = "SELECT pg_advisory_lock($1)";
+    /// The first table or view that is neither the server's, an extension's, nor in a schema of
+    /// ours that holds our migrations. For the history only its own schema counts: the store beside
+    /// it has been let in already.
+    FOREIGN = "SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c \
+         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+         WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_' \
+         AND n.nspname <> 'information_schema' AND ($1 = 'bulkhead' OR n.nspname = $1) \
+         AND NOT (n.nspname IN ('bulkhead', 'bulkhead_history') \
+         AND to_regclass(n.nspname || '._sqlx_migrations') IS NOT NULL) \
+         AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_depend d WHERE d.objid = c.oid \
+         AND d.classid = 'pg_catalog.pg_class'::regclass AND d.deptype = 'e') \
+         ORDER BY 1 LIMIT 1";
+    OURS = "SELECT to_regclass($1) IS NOT NULL";
+    BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED";
+    COMMIT = "COMMIT";
+    ROLLBACK = "ROLLBACK";
+    EPOCH = "SELECT value FROM bulkhead.meta WHERE key = 'epoch'";
+    /// Writers take turns: the row is locked until the transaction ends. A statement of its own:
+    /// what the next one sees must be younger than the lock.
+    TURN = "SELECT value FROM bulkhead.meta WHERE key = 'epoch' FOR NO KEY UPDATE";
+    MAKE_EPOCH = "INSERT INTO bulkhead.meta (key, value) VALUES ('epoch', $1) \
+         ON CONFLICT DO NOTHING";
+    NEWEST = "SELECT COALESCE(MAX(number), 0) FROM bulkhead.generations";
+    GENERATION = "SELECT number, digest, author, comment, source, created_at, document \
+         FROM bulkhead.generations WHERE number = $1";
+    GENERATIONS = "SELECT number, digest, author, comment, source, created_at \
+         FROM bulkhead.generations WHERE number < $1 ORDER BY number DESC LIMIT $2";
+    AUDIT = "SELECT at, action, who, origin, generation_before, generation_after, differences, \
+         request_id, operation FROM bulkhead.audit ORDER BY id DESC LIMIT $1";
+    OPERATION = "SELECT generation_after FROM bulkhead.audit WHERE operation = $1";
+    ADD_GENERATION = "INSERT INTO bulkhead.generations \
+         (number, document, digest, author, comment, source, created_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    ADD_AUDIT = "INSERT INTO bulkhead.audit (at, action, who, origin, generation_before, \
+         generation_after, differences, request_id, operation) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    META = "SELECT key, value FROM bulkhead.meta WHERE starts_with(key, $1) \
+         ORDER BY key COLLATE \"C\"";
+    PUT_META = "INSERT INTO bulkhead.meta (key, value) VALUES ($1, $2) \
+         ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+    FORGET_META = "DELETE FROM bulkhead.meta WHERE key = $1";
+    SIZE = "SELECT COALESCE(SUM(pg_total_relation_size(c.oid)), 0)::bigint \
+         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = $1 AND c.relkind = 'r'";
+    PUT_ALERTS = "INSERT INTO bulkhead.alerts \
+         (id, compartment, state, severity, resolved_ms, body) \
+         SELECT * FROM UNNEST($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], \
+         $6::text[]) ON CONFLICT (id) DO UPDATE SET state = excluded.state, \
+         severity = excluded.severity, resolved_ms = excluded.resolved_ms, \
+         body = excluded.body";
+    BOUND_ALERTS = "DELETE FROM bulkhead.alerts WHERE state = 'resolved' \
+         AND id <= (SELECT MAX(id) FROM bulkhead.alerts) - $1";
+    ALERTS_SINCE = "SELECT body FROM bulkhead.alerts WHERE state = 'firing' OR resolved_ms >= $1 \
+         ORDER BY id";
+    NEWEST_ALERT = "SELECT COALESCE(MAX(id), 0) FROM bulkhead.alerts";
+    ALERTS = "SELECT body FROM bulkhead.alerts WHERE id < $1 AND ($2 = '' OR state = $2) \
+         AND ($3 = '' OR severity = $3) AND ($4 = '' OR compartment = $4) \
+         ORDER BY id DESC LIMIT $5";
+    PUT_WINDOWS = "INSERT INTO bulkhead.alert_windows (id, body) VALUES (1, $1) \
+         ON CONFLICT (id) DO UPDATE SET body = excluded.body";
+    WINDOWS = "SELECT body FROM bulkhead.alert_windows WHERE id = 1";
+}

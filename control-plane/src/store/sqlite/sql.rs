@@ -1,0 +1,48 @@
+//! Every statement of the store on SQLite.
+//!
+//! Separate so that a test prepares all of them. The same names as for Postgres.
+
+use crate::store::statements::statements;
+
+statements! {
+    BEGIN = "BEGIN IMMEDIATE";
+    COMMIT = "COMMIT";
+    ROLLBACK = "ROLLBACK";
+    EPOCH = "SELECT value FROM meta WHERE key = 'epoch'";
+    MAKE_EPOCH = "INSERT INTO meta (key, value) VALUES ('epoch', ?) ON CONFLICT DO NOTHING";
+    NEWEST = "SELECT COALESCE(MAX(number), 0) FROM generations";
+    GENERATION = "SELECT number, digest, author, comment, source, created_at, document \
+         FROM generations WHERE number = ?";
+    GENERATIONS = "SELECT number, digest, author, comment, source, created_at \
+         FROM generations WHERE number < ? ORDER BY number DESC LIMIT ?";
+    AUDIT = "SELECT at, action, who, origin, generation_before, generation_after, differences, \
+         request_id, operation FROM audit ORDER BY id DESC LIMIT ?";
+    OPERATION = "SELECT generation_after FROM audit WHERE operation = ?";
+    ADD_GENERATION = "INSERT INTO generations \
+         (number, document, digest, author, comment, source, created_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?)";
+    ADD_AUDIT = "INSERT INTO audit (at, action, who, origin, generation_before, \
+         generation_after, differences, request_id, operation) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    META = "SELECT key, value FROM meta WHERE SUBSTR(key, 1, LENGTH(?1)) = ?1 ORDER BY key";
+    PUT_META = "INSERT INTO meta (key, value) VALUES (?, ?) \
+         ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+    FORGET_META = "DELETE FROM meta WHERE key = ?";
+    SIZE = "SELECT (SELECT page_count FROM pragma_page_count) * \
+         (SELECT page_size FROM pragma_page_size)";
+    PUT_ALERT = "INSERT INTO alerts (id, compartment, state, severity, resolved_ms, body) \
+         VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state, \
+         severity = excluded.severity, resolved_ms = excluded.resolved_ms, \
+         body = excluded.body";
+    BOUND_ALERTS = "DELETE FROM alerts WHERE state = 'resolved' \
+         AND id <= (SELECT MAX(id) FROM alerts) - ?";
+    ALERTS_SINCE = "SELECT body FROM alerts WHERE state = 'firing' OR resolved_ms >= ? \
+         ORDER BY id";
+    NEWEST_ALERT = "SELECT COALESCE(MAX(id), 0) FROM alerts";
+    ALERTS = "SELECT body FROM alerts WHERE id < ?1 AND (?2 = '' OR state = ?2) \
+         AND (?3 = '' OR severity = ?3) AND (?4 = '' OR compartment = ?4) \
+         ORDER BY id DESC LIMIT ?5";
+    PUT_WINDOWS = "INSERT INTO alert_windows (id, body) VALUES (1, ?) \
+         ON CONFLICT (id) DO UPDATE SET body = excluded.body";
+    WINDOWS = "SELECT body FROM alert_windows WHERE id = 1";
+}
