@@ -5,11 +5,12 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::random::Random;
+use crate::troubled::{self, Troubled};
 
 /// No permit is older when its call arrives upstream: `total` of every route, and a second for a
 /// busy machine.
 const ADMITTED_BEFORE: Duration = Duration::from_secs(4);
-pub(crate) const ROUTES: &[&str] = &["a", "b", "heads", "line", "live"];
+pub(crate) const ROUTES: &[&str] = &["a", "b", "heads", "line", "live", "storm", "flap"];
 pub(crate) const TENANTS: &[&str] = &["t0", "t1", "t2", "t3"];
 
 /// By key; a key that is absent has no limit.
@@ -77,7 +78,8 @@ impl Ledger {
 
 /// Every key that a policy of ours can limit.
 fn keys() -> Vec<String> {
-    let mut keys = vec!["gateway".to_owned(), "upstream/stub".to_owned()];
+    let mut keys = vec!["gateway".to_owned()];
+    keys.extend(["stub", "storm", "flap"].map(|upstream| format!("upstream/{upstream}")));
     for route in ROUTES {
         keys.push(format!("route/{route}"));
         keys.push(format!("route/{route}/stream"));
@@ -98,7 +100,7 @@ fn set(limits: &mut Limits, key: String, limit: u64) -> u64 {
 }
 
 /// A policy of random numbers in which nothing contradicts itself.
-pub(crate) fn policy(random: &mut Random, upstream: &str) -> Pushed {
+pub(crate) fn policy(random: &mut Random, upstream: &str, troubled: &Troubled) -> Pushed {
     let mut limits = Limits::new();
     let capacity = set(&mut limits, "gateway".to_owned(), random.between(16, 40));
     let shared = set(
@@ -119,6 +121,7 @@ pub(crate) fn policy(random: &mut Random, upstream: &str) -> Pushed {
          unknown = \"shared\"\nunknown_limit = {unknown}\n\
          [upstreams.stub]\nendpoints = [\"{upstream}\"]\nlimit = {shared}\n"
     );
+    text += &troubled_text(random, troubled, &mut limits);
     for tenant in TENANTS {
         // Now and then one is gone, and its callers are unknown.
         if random.one_in(6) {
@@ -144,9 +147,28 @@ pub(crate) fn policy(random: &mut Random, upstream: &str) -> Pushed {
     Pushed { text, limits }
 }
 
+/// The upstreams in trouble; their rules stay, so that what they do adds up over policies.
+fn troubled_text(random: &mut Random, troubled: &Troubled, limits: &mut Limits) -> String {
+    let mut limit = |upstream: &str| {
+        set(
+            limits,
+            format!("upstream/{upstream}"),
+            random.between(6, 20),
+        )
+    };
+    let (storm, flap) = (limit("storm"), limit("flap"));
+    let [one, other] = troubled.flap;
+    format!(
+        "[upstreams.storm]\nendpoints = [\"http://{}\"]\nlimit = {storm}\n\
+         [upstreams.flap]\nendpoints = [\"http://{one}\", \"http://{other}\"]\nlimit = {flap}\n\
+         breaker = {{ calls = 10, open = \"200ms\", probes = 2 }}\n",
+        troubled.storm
+    )
+}
+
 fn route_text(random: &mut Random, route: &str, limit: u64, limits: &mut Limits) -> String {
-    // Five routes of at most 12 with a quarter of it reserved fit into any capacity.
-    let reserved = random.between(0, limit / 4);
+    // Seven routes of at most 12 with a sixth of it reserved fit into any capacity.
+    let reserved = random.between(0, limit / 6);
     let mut more = String::new();
     if random.one_in(2) && limit > 0 {
         let most = random.between(1, limit);
@@ -181,11 +203,16 @@ fn route_text(random: &mut Random, route: &str, limit: u64, limits: &mut Limits)
         more += &format!("candidate = {}\n", random.between(1, 12));
     }
     let class = random.pick(&["critical", "standard", "sheddable"]);
+    let (upstream, retry) = match route {
+        "storm" => ("storm", troubled::RETRY),
+        "flap" => ("flap", "attempts = 2\n"),
+        _ => ("stub", "attempts = 2\n"),
+    };
     format!(
-        "[[routes]]\nid = \"{route}\"\npath = \"/{route}\"\nupstream = \"stub\"\n\
+        "[[routes]]\nid = \"{route}\"\npath = \"/{route}\"\nupstream = \"{upstream}\"\n\
          class = \"{class}\"\n[routes.compartment]\nlimit = {limit}\nreserved = {reserved}\n\
          max_hold = \"2s\"\n{more}\
          [routes.timeout]\nattempt = \"600ms\"\ntotal = \"2s\"\nbody_idle = \"400ms\"\n\
-         [routes.retry]\nattempts = 2\n"
+         [routes.retry]\n{retry}"
     )
 }

@@ -21,6 +21,7 @@ mod stub;
 #[path = "../support/mod.rs"]
 mod support;
 mod traffic;
+mod troubled;
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -33,6 +34,7 @@ use crate::ledger::{Ledger, policy};
 use crate::random::Random;
 use crate::support::{Process, eventually, get};
 use crate::traffic::Ends;
+use crate::troubled::Troubled;
 
 const SECONDS: u64 = 20;
 /// What the gateway may grow by after its first seconds: buffers of every connection that a
@@ -55,6 +57,7 @@ struct Soak {
     folder: tempfile::TempDir,
     ledger: Arc<Ledger>,
     upstream: String,
+    troubled: Troubled,
     random: Random,
     pushes: u32,
 }
@@ -65,7 +68,8 @@ impl Soak {
         let upstream = stub::start(Arc::clone(&ledger), Arc::clone(record));
         let upstream = format!("http://{upstream}");
         let folder = tempfile::tempdir().unwrap();
-        let first = policy(&mut random, &upstream);
+        let troubled = Troubled::start();
+        let first = policy(&mut random, &upstream, &troubled);
         ledger.begin(&first.limits);
         std::fs::write(folder.path().join("policy.toml"), first.text).unwrap();
         let args = [
@@ -87,6 +91,7 @@ impl Soak {
             folder,
             ledger,
             upstream,
+            troubled,
             random,
             pushes: 0,
         }
@@ -98,7 +103,7 @@ impl Soak {
 
     /// A new policy, in force when this returns.
     fn push(&mut self) {
-        let next = policy(&mut self.random, &self.upstream);
+        let next = policy(&mut self.random, &self.upstream, &self.troubled);
         let before = self.running();
         self.ledger.begin(&next.limits);
         replace(self.folder.path(), &next.text);
@@ -130,6 +135,60 @@ impl Soak {
             .count()
     }
 
+    fn compartment(&self, key: &str) -> Value {
+        let mut all = self.compartments().into_iter();
+        all.find(|one| one["key"] == key).unwrap()
+    }
+
+    /// The storm ran into its budget and never beyond; the breaker opened and closed, and is not
+    /// stuck now that all is well.
+    fn got_over_trouble(&self, seed: u64) {
+        let verdict = self.troubled.judge();
+        let retry = self.compartment("route/storm")["retry"].clone();
+        println!(
+            "  storm: {} requests, {} answered, {} sent again ({:.1} % of what was answered; \
+             {:.0} allowed), at most {} times; {} kept by the budget",
+            verdict.requests,
+            verdict.answered,
+            verdict.retries(),
+            100.0 * verdict.retries() / verdict.answered.max(1.0),
+            verdict.allowed(),
+            verdict.most,
+            retry["refused"]["budget"]
+        );
+        let breaker = self.compartment("upstream/flap")["breaker"].clone();
+        println!("  flap: {breaker}");
+        assert!(
+            verdict.retries() <= verdict.allowed(),
+            "seed {seed}: beyond the budget"
+        );
+        assert!(
+            verdict.most <= 3,
+            "seed {seed}: sent {} times",
+            verdict.most
+        );
+        assert!(
+            verdict.retries() > 0.0,
+            "seed {seed}: nothing was sent again"
+        );
+        let count = |of: &Value| of.as_u64().unwrap_or(0);
+        assert!(
+            count(&retry["refused"]["budget"]) > 0,
+            "seed {seed}: no storm"
+        );
+        let sent = retry["retries"].as_f64().unwrap();
+        assert!(verdict.retries() <= sent, "seed {seed}: {sent} counted");
+        for change in ["opened", "half_opened"] {
+            assert!(count(&breaker[change]) > 0, "seed {seed}: never {change}");
+        }
+        eventually("the breaker to close", || {
+            let answer = get(self.process.gateway(), "/flap");
+            let is_closed = self.compartment("upstream/flap")["breaker"]["state"] == "closed";
+            (is_closed && answer.status == 200).then_some(())
+        });
+        assert!(count(&self.compartment("upstream/flap")["breaker"]["closed"]) > 0);
+    }
+
     /// Every count is 0 and adds up; no peak was above any limit that was ever in force.
     fn is_at_rest(&self) {
         eventually("every count to be 0", || {
@@ -151,6 +210,10 @@ impl Soak {
                 (0, 0),
                 "{one}"
             );
+            for endpoint in one["endpoints"]["list"].as_array().into_iter().flatten() {
+                let in_flight = endpoint["in_flight"].as_u64();
+                assert_eq!(in_flight.unwrap_or(0), 0, "{one}");
+            }
             let key = one["key"].as_str().unwrap();
             if let Some(most) = self.ledger.ever(key) {
                 assert!(number("peak") <= u64::from(most), "{most} at most: {one}");
@@ -191,11 +254,14 @@ fn random_traffic_and_policies_pass_no_limit_and_leave_nothing_behind() {
         assert!(verdicts.is_empty(), "seed {seed}: {verdicts:#?}");
     }
     ends.stop.store(true, Ordering::Relaxed);
+    soak.troubled.end();
     clients.join().unwrap();
     soak.is_at_rest();
     let (warm_kib, end_kib) = (warm_kib.unwrap(), soak.memory_kib());
     let more = soak.descriptors().saturating_sub(descriptors);
     summary(&soak, &record.lock().unwrap(), &ends);
+    soak.got_over_trouble(seed);
+    soak.is_at_rest();
     println!("  memory: {warm_kib} KiB after a quarter, {end_kib} KiB at the end");
     println!("  descriptors: {more} more than at the start");
     assert!(record.lock().unwrap().verdicts.is_empty());

@@ -46,13 +46,21 @@ struct Call {
 }
 
 /// One connection from the gateway.
-struct Wire {
+pub(crate) struct Wire {
     stream: TcpStream,
     input: RefCell<Vec<u8>>,
     closed: Cell<bool>,
 }
 
 impl Wire {
+    pub(crate) fn of(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            input: RefCell::default(),
+            closed: Cell::new(false),
+        }
+    }
+
     /// Reads what the kernel has, whether the runtime has heard of it or not.
     fn pump(&self) -> std::io::Result<()> {
         let socket = SockRef::from(&self.stream);
@@ -86,7 +94,7 @@ impl Wire {
     }
 
     /// The next head, in lower case; `None` at the end.
-    async fn head(&self) -> Option<String> {
+    pub(crate) async fn head(&self) -> Option<String> {
         loop {
             let end = find(&self.input.borrow(), b"\r\n\r\n");
             if let Some(end) = end {
@@ -100,7 +108,7 @@ impl Wire {
     }
 
     /// Reads the body that the head announces; false when it does not come.
-    async fn body(&self, head: &str) -> bool {
+    pub(crate) async fn body(&self, head: &str) -> bool {
         if head.contains("transfer-encoding: chunked") {
             return self.until(b"0\r\n\r\n").await;
         }
@@ -128,7 +136,7 @@ impl Wire {
         }
     }
 
-    async fn send(&self, mut bytes: &[u8]) -> bool {
+    pub(crate) async fn send(&self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             match self.stream.try_write(bytes) {
                 Ok(count) => bytes = &bytes[count..],
@@ -157,7 +165,7 @@ fn find(bytes: &[u8], mark: &[u8]) -> Option<usize> {
     at.map(|at| at + mark.len())
 }
 
-fn field<'a>(head: &'a str, name: &str) -> &'a str {
+pub(crate) fn field<'a>(head: &'a str, name: &str) -> &'a str {
     let mut lines = head.lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
     value.unwrap_or_default()
@@ -268,11 +276,7 @@ async fn accept(listener: std::net::TcpListener, judge: Rc<Judge>) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         while connections.try_join_next().is_some() {}
-        let wire = Rc::new(Wire {
-            stream,
-            input: RefCell::default(),
-            closed: Cell::new(false),
-        });
+        let wire = Rc::new(Wire::of(stream));
         connections.spawn_local(serve(wire, Rc::clone(&judge)));
     }
 }
