@@ -2,22 +2,25 @@
 //!
 //! Separate because a rehearsal asks gateways and waits for them, which nothing else here does. A
 //! gateway is asked over its own stream, so nobody but an operator can begin one. It must never
-//! change a policy, nor wait longer than its bound.
+//! change a policy, nor wait longer than its bound, nor fail because its report cannot be kept.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use telemetry::names::event;
 use tokio::sync::{Semaphore, broadcast, watch};
 use wire::stream::bounded_text;
 use wire::stream::proto::{Rehearse, Rehearsed};
 
 use crate::clock;
+use crate::store::{DRILLS_KEPT_MAX, DrillRow, Store, StoreError};
 
-/// Reports that are kept; the oldest go.
+/// Reports in memory, those under way among them; the oldest go.
 pub const DRILLS_MAX: usize = 20;
+/// A longer report is not kept: beside those the last one of each route is in memory.
+const BODY_BYTES_MAX: usize = 128 << 10;
 /// Rehearsals at one time.
 const AT_ONCE_MAX: usize = 4;
 /// How long gateways are waited for: a step has a time of its own, this bounds the rest.
@@ -27,11 +30,12 @@ const STEPS_MAX: usize = 8;
 const WORD_BYTES_MAX: usize = 100;
 
 /// One rehearsal of one route's fallback.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drill {
     /// Its name.
     pub id: String,
     /// What was drilled: `fallback`.
+    #[serde(skip_deserializing, default = "fallback")]
     pub kind: &'static str,
     /// The route.
     pub route: String,
@@ -45,8 +49,13 @@ pub struct Drill {
     pub passed: bool,
 }
 
+const fn fallback() -> &'static str {
+    "fallback"
+}
+
 /// What one gateway said.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Told {
     /// In the order of the policy.
     pub steps: Vec<Step>,
@@ -56,7 +65,8 @@ pub struct Told {
 }
 
 /// One step of one gateway.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Step {
     /// `stale`, `upstream` or `static`.
     pub kind: String,
@@ -96,23 +106,36 @@ pub struct Drills(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     list: Mutex<(u64, VecDeque<Drill>)>,
+    /// The last report of each route that is in the store.
+    last: Mutex<HashMap<String, Drill>>,
+    store: Store,
     asked: broadcast::Sender<Rehearse>,
     told: watch::Sender<u64>,
     places: Semaphore,
 }
 
-impl Default for Drills {
-    fn default() -> Self {
+impl Drills {
+    /// With what was kept before this start.
+    pub async fn open(store: Store) -> Self {
+        let kept = store.drills().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "reports of drills cannot be read");
+            Vec::new()
+        });
+        // The oldest first. One that another build wrote otherwise is not shown.
+        let kept = kept
+            .iter()
+            .filter_map(|body| serde_json::from_str(body).ok());
+        let last = kept.map(|drill: Drill| (drill.route.clone(), drill));
         Self(Arc::new(Inner {
+            last: Mutex::new(last.collect()),
+            store,
             list: Mutex::default(),
             asked: broadcast::channel(AT_ONCE_MAX).0,
             told: watch::channel(0).0,
             places: Semaphore::new(AT_ONCE_MAX),
         }))
     }
-}
 
-impl Drills {
     /// What gateways are to be asked, for each of their streams.
     pub(crate) fn follow(&self) -> broadcast::Receiver<Rehearse> {
         self.0.asked.subscribe()
@@ -126,7 +149,17 @@ impl Drills {
     /// The newest report of this route.
     pub fn last_of(&self, route: &str) -> Option<Drill> {
         let list = self.list();
-        list.1.iter().rfind(|drill| drill.route == route).cloned()
+        let newest = list.1.iter().rfind(|drill| drill.route == route);
+        newest.cloned().or_else(|| self.last().get(route).cloned())
+    }
+
+    /// The report of this name, also one that is in the store alone.
+    pub(crate) async fn find(&self, id: &str) -> Result<Option<Drill>, StoreError> {
+        if let Some(drill) = self.get(id) {
+            return Ok(Some(drill));
+        }
+        let body = self.0.store.drill(id).await?;
+        Ok(body.and_then(|body| serde_json::from_str(&body).ok()))
     }
 
     /// Asks these gateways, and waits until all have answered or the time is over.
@@ -159,6 +192,7 @@ impl Drills {
         };
         let _late = tokio::time::timeout(WAIT_MAX, all_told).await;
         let drill = self.get(&drill.id).unwrap_or(drill);
+        self.keep(&drill).await;
         tracing::info!(
             drill.id = %drill.id,
             route.id = %drill.route,
@@ -175,6 +209,32 @@ impl Drills {
         let list = self.list();
         let drill = list.1.iter().rfind(|drill| drill.id == id);
         drill.is_none_or(Drill::is_over)
+    }
+
+    /// Puts the report into the store.
+    async fn keep(&self, drill: &Drill) {
+        let body = serde_json::to_string(drill).unwrap_or_default();
+        if !(1..=BODY_BYTES_MAX).contains(&body.len()) {
+            tracing::warn!(drill.id = %drill.id, "a report is too long to be kept");
+            return;
+        }
+        let row = DrillRow {
+            id: drill.id.clone(),
+            route: drill.route.clone(),
+            at_ms: drill.at_ms(),
+            body,
+        };
+        if let Err(error) = self.0.store.put_drill(row).await {
+            tracing::warn!(drill.id = %drill.id, %error, "a report is not kept");
+            return;
+        }
+        let mut last = self.last();
+        last.insert(drill.route.clone(), drill.clone());
+        if last.len() > usize::try_from(DRILLS_KEPT_MAX).unwrap_or(usize::MAX) {
+            let oldest = last.values().min_by_key(|drill| drill.at_ms());
+            let oldest = oldest.map(|drill| drill.route.clone());
+            oldest.and_then(|route| last.remove(&route));
+        }
     }
 
     fn begin(&self, gateways: BTreeSet<String>, route: &str, by: &str) -> Drill {
@@ -216,6 +276,11 @@ impl Drills {
             .send_modify(|count| *count = count.wrapping_add(1));
     }
 
+    fn last(&self) -> MutexGuard<'_, HashMap<String, Drill>> {
+        // A map holds no half-made state.
+        self.0.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn list(&self) -> MutexGuard<'_, (u64, VecDeque<Drill>)> {
         // A list holds no half-made state.
         self.0.list.lock().unwrap_or_else(PoisonError::into_inner)
@@ -223,6 +288,12 @@ impl Drills {
 }
 
 impl Drill {
+    /// When it began: its name begins with that.
+    fn at_ms(&self) -> i64 {
+        let first = self.id.split('-').next();
+        first.and_then(|ms| ms.parse().ok()).unwrap_or_default()
+    }
+
     fn is_over(&self) -> bool {
         self.gateways.values().all(Option::is_some)
     }
@@ -256,6 +327,14 @@ mod tests {
     use wire::stream::proto::RehearsedStep;
 
     use super::*;
+    use crate::store::DRILLS_OF_ROUTE_MAX;
+
+    async fn store() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/store.db", folder.path().display());
+        let store = Store::open(&url).await.unwrap();
+        (folder, store)
+    }
 
     fn gateways(names: &[&str]) -> BTreeSet<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
@@ -278,7 +357,8 @@ mod tests {
 
     #[tokio::test]
     async fn every_gateway_is_waited_for_and_heard_once() {
-        let drills = Drills::default();
+        let (_folder, store) = store().await;
+        let drills = Drills::open(store).await;
         let nobody = drills.rehearse(gateways(&[]), "a", "", "me").await;
         assert_eq!(nobody, Err(NoDrill::NoGateway));
         for (second, passed) in [(true, true), (false, false)] {
@@ -306,12 +386,61 @@ mod tests {
         assert_eq!(drills.last_of("b"), None);
     }
 
-    #[test]
-    fn reports_have_a_bound() {
-        let drills = Drills::default();
-        for n in 0..DRILLS_MAX + 5 {
-            drills.begin(gateways(&["g"]), &format!("r{n}"), "me");
+    /// One gateway, which answers.
+    async fn rehearse(drills: &Drills, route: &str) -> Drill {
+        let mut asked = drills.follow();
+        let gateway = async {
+            let asked = asked.recv().await.unwrap();
+            drills.told("g", answer(&asked.id, true));
+        };
+        let drilled = drills.rehearse(gateways(&["g"]), route, "", "me");
+        tokio::join!(drilled, gateway).0.unwrap()
+    }
+
+    #[tokio::test]
+    async fn reports_have_bounds_and_outlive_a_restart() {
+        let (_folder, store) = store().await;
+        let drills = Drills::open(store.clone()).await;
+        let quiet = rehearse(&drills, "quiet").await;
+        let mut busy = Vec::new();
+        for _ in 0..DRILLS_OF_ROUTE_MAX + 3 {
+            busy.push(rehearse(&drills, "busy").await);
         }
-        assert!(drills.last_of("r4").is_none() && drills.last_of("r5").is_some());
+        assert_eq!(drills.list().1.len(), DRILLS_MAX);
+        let again = Drills::open(store).await;
+        for drills in [&drills, &again] {
+            assert_eq!(drills.last_of("quiet"), Some(quiet.clone()));
+            assert_eq!(drills.last_of("busy"), busy.last().cloned());
+            let find = async |drill: &Drill| drills.find(&drill.id).await.unwrap();
+            assert_eq!(find(&busy[2]).await, None, "one of the oldest");
+            assert_eq!(find(&busy[3]).await, Some(busy[3].clone()));
+            assert_eq!(find(&quiet).await, Some(quiet.clone()));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_last_reports_have_a_bound() {
+        let (_folder, store) = store().await;
+        let drills = Drills::open(store).await;
+        for n in 0..DRILLS_KEPT_MAX + 2 {
+            let mut drill = drills.begin(gateways(&["g"]), &format!("r{n}"), "me");
+            drill.id = format!("{n}-1");
+            drills.keep(&drill).await;
+        }
+        assert!(drills.last_of("r1").is_none() && drills.last_of("r2").is_some());
+        let mut long = drills.begin(gateways(&["g"]), "long", "me");
+        long.by = "x".repeat(BODY_BYTES_MAX);
+        drills.keep(&long).await;
+        assert_eq!(drills.0.store.drill(&long.id).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_report_that_cannot_be_kept_is_answered_all_the_same() {
+        let (_folder, store) = store().await;
+        let drills = Drills::open(store.clone()).await;
+        store.close().await;
+        let drill = rehearse(&drills, "a").await;
+        assert!(drill.passed);
+        assert_eq!(drills.last_of("a"), Some(drill));
     }
 }

@@ -292,7 +292,7 @@ async fn open(
         fleet: fleet::Fleet::default(),
         history,
         advice: advice::Book::default(),
-        drills: drills::Drills::default(),
+        drills: drills::Drills::open(store.clone()).await,
         auth: Arc::new(auth::Auth::new(config.no_login, config.admin_token.clone())),
         store,
         rollout,

@@ -19,7 +19,6 @@ mod clock;
 mod config;
 mod connection;
 mod control_address;
-mod control_planes;
 mod core;
 mod dependencies;
 mod endpoint_metrics;

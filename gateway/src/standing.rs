@@ -12,8 +12,7 @@ use std::time::Duration;
 pub(crate) struct Standing {
     bound: AtomicBool,
     draining: AtomicBool,
-    /// Where the control plane is that is connected.
-    control_plane: Mutex<Option<String>>,
+    connected: AtomicBool,
     live: Mutex<bool>,
     became_live: Condvar,
     applied_at_us: AtomicU64,
@@ -34,20 +33,13 @@ impl Standing {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// Which control plane is connected at this moment.
-    pub(crate) fn set_control_plane(&self, url: Option<String>) {
-        *self
-            .control_plane
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = url;
+    /// Whether the control plane is connected at this moment.
+    pub(crate) fn set_connected(&self, connected: bool) {
+        self.connected.store(connected, Ordering::Relaxed);
     }
 
-    pub(crate) fn control_plane(&self) -> Option<String> {
-        let url = self
-            .control_plane
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        url.clone()
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
     }
 
     /// A policy came into force; the first one makes the gateway live.

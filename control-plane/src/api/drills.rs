@@ -94,8 +94,10 @@ pub(super) async fn one(
     input::query(&input::parts(request).0, &[])?;
     let unknown = || {
         let id = wire::stream::bounded_text(&id, 40);
-        Problem::not_found(format!("there is no drill {id:?}; the last 100 are kept"))
+        Problem::not_found(format!(
+            "there is no drill {id:?}; the last 20 of each route are kept"
+        ))
     };
-    let drill = state.drills.get(&id).ok_or_else(unknown)?;
+    let drill = state.drills.find(&id).await?.ok_or_else(unknown)?;
     Ok(axum::Json(drill).into_response())
 }

@@ -4,8 +4,8 @@
 //! them to that. It must never do anything but pass on.
 
 use super::{
-    Address, AlertFilter, AlertRow, AuditRow, Generation, NewGeneration, StoreError, Stored,
-    Written, postgres, sqlite,
+    Address, AlertFilter, AlertRow, AuditRow, DrillRow, Generation, NewGeneration, StoreError,
+    Stored, Written, postgres, sqlite,
 };
 
 /// Where the policy's store is.
@@ -111,6 +111,18 @@ impl Database {
 
     pub(super) async fn alert_windows(&self) -> Result<Option<String>, StoreError> {
         either!(self, database => database.alert_windows().await)
+    }
+
+    pub(super) async fn put_drill(&self, row: &DrillRow) -> Result<(), StoreError> {
+        either!(self, database => database.put_drill(row).await)
+    }
+
+    pub(super) async fn drill(&self, id: &str) -> Result<Option<String>, StoreError> {
+        either!(self, database => database.drill(id).await)
+    }
+
+    pub(super) async fn drills(&self) -> Result<Vec<String>, StoreError> {
+        either!(self, database => database.drills().await)
     }
 
     pub(super) async fn close(&self) {

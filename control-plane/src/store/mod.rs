@@ -7,6 +7,7 @@
 mod address;
 mod alerts;
 mod database;
+mod drills;
 mod error;
 pub(crate) mod figures;
 mod meta;
@@ -26,6 +27,7 @@ pub(crate) use address::Address;
 pub use address::{DatabaseUrl, shown};
 pub use alerts::{ALERTS_PAGE_MAX, AlertFilter, AlertRow};
 use database::Database;
+pub use drills::{DRILLS_KEPT_MAX, DRILLS_OF_ROUTE_MAX, DrillRow};
 pub use error::StoreError;
 
 /// Most generations in one answer.

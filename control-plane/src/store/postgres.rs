@@ -7,6 +7,7 @@
 
 mod alerts;
 mod append;
+mod drills;
 mod meta;
 pub(super) mod open;
 pub(super) mod pool;

@@ -6,6 +6,7 @@
 //! transaction across anything but statements.
 
 mod alerts;
+mod drills;
 mod meta;
 mod sql;
 

@@ -4,7 +4,8 @@
 //! must never know which one it runs on.
 
 use control_plane::store::{
-    AlertFilter, AlertRow, AuditRow, NewGeneration, Store, StoreError, Written,
+    AlertFilter, AlertRow, AuditRow, DRILLS_KEPT_MAX, DRILLS_OF_ROUTE_MAX, DrillRow, NewGeneration,
+    Store, StoreError, Written,
 };
 
 use crate::support::postgres;
@@ -62,6 +63,7 @@ on_both!(
     text_that_one_database_cannot_hold_is_changed_on_both,
     a_policy_of_many_megabytes_is_kept,
     alerts_are_found_by_what_they_are_and_the_oldest_go,
+    reports_of_drills_are_kept_up_to_their_bounds,
     the_windows_of_the_alerts_are_kept,
     small_facts_are_found_by_how_their_names_begin,
     racing_edits_have_one_winner_each,
@@ -269,6 +271,37 @@ fn alert(id: u64, state: &'static str, resolved_ms: Option<i64>) -> AlertRow {
         resolved_ms,
         body: format!("{id} {state}"),
     }
+}
+
+async fn reports_of_drills_are_kept_up_to_their_bounds(place: &Place) {
+    let store = place.open().await;
+    let drill = |route: &str, n: u32| DrillRow {
+        id: format!("{n}-{route}"),
+        route: route.to_owned(),
+        at_ms: n.into(),
+        body: format!("{route} {n}"),
+    };
+    store.put_drill(drill("first", 1)).await.unwrap();
+    for n in 2..DRILLS_OF_ROUTE_MAX + 7 {
+        store.put_drill(drill("a", n)).await.unwrap();
+    }
+    // Of one name the last one counts.
+    let mut told = drill("a", 20);
+    told.body = "told".to_owned();
+    store.put_drill(told).await.unwrap();
+    let all = store.drills().await.unwrap();
+    assert_eq!(all.len(), 1 + usize::try_from(DRILLS_OF_ROUTE_MAX).unwrap());
+    assert_eq!((all[0].as_str(), all[1].as_str()), ("first 1", "a 7"));
+    assert_eq!(store.drill("20-a").await.unwrap().as_deref(), Some("told"));
+    assert_eq!(store.drill("6-a").await.unwrap(), None);
+    for n in 0..DRILLS_KEPT_MAX {
+        let row = drill(&format!("r{n}"), 100 + n);
+        store.put_drill(row).await.unwrap();
+    }
+    let again = place.open().await;
+    let all = again.drills().await.unwrap();
+    assert_eq!(all.len(), usize::try_from(DRILLS_KEPT_MAX).unwrap());
+    assert_eq!(all[0], "r0 100");
 }
 
 async fn alerts_are_found_by_what_they_are_and_the_oldest_go(place: &Place) {

@@ -13,6 +13,7 @@ mod alerts;
 mod breaker;
 mod contract;
 mod contradictions;
+mod drills;
 mod events;
 mod history;
 mod kill;

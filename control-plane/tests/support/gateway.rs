@@ -8,7 +8,7 @@ use tonic::{Request, Status, Streaming};
 use wire::stream::proto::control_client::ControlClient;
 use wire::stream::proto::{
     AlreadyThere, Answer, Compartment, Fault, FromGateway, Hello, Missing, PolicyPush, Refused,
-    Rejected, Report, Running, ToGateway, answer, from_gateway, to_gateway,
+    Rehearse, Rejected, Report, Running, ToGateway, answer, from_gateway, to_gateway,
 };
 use wire::stream::{MESSAGE_BYTES_MAX, authorization};
 
@@ -84,6 +84,16 @@ impl Gateway {
                 unreachable!("another message than a policy")
             }
         }))
+    }
+
+    /// The next rehearsal that is asked for; policies before it are passed over.
+    pub(crate) async fn asked(&mut self) -> Rehearse {
+        loop {
+            let message = self.down.message().await.unwrap().unwrap();
+            if let Some(to_gateway::Message::Rehearse(asked)) = message.message {
+                return asked;
+            }
+        }
     }
 
     pub(crate) async fn say(&self, message: from_gateway::Message) {

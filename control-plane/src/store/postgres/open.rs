@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 const LOCK: i64 = 1_112_296_264;
 
 /// Number, name and text of every migration. The same numbers and names for every database.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 3] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 4] = [
     (
         1,
         "generations",
@@ -37,6 +37,11 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 3] = [
         3,
         "operations",
         include_str!("../../../../migrations/postgres/0003_operations.sql"),
+    ),
+    (
+        4,
+        "drills",
+        include_str!("../../../../migrations/postgres/0004_drills.sql"),
     ),
 ];
 

@@ -79,4 +79,13 @@ statements! {
     PUT_WINDOWS = "INSERT INTO bulkhead.alert_windows (id, body) VALUES (1, $1) \
          ON CONFLICT (id) DO UPDATE SET body = excluded.body";
     WINDOWS = "SELECT body FROM bulkhead.alert_windows WHERE id = 1";
+    PUT_DRILL = "INSERT INTO bulkhead.drills (id, route, at_ms, body) VALUES ($1, $2, $3, $4) \
+         ON CONFLICT (id) DO UPDATE SET body = excluded.body";
+    BOUND_DRILLS_OF_ROUTE = "DELETE FROM bulkhead.drills WHERE route = $1 AND id NOT IN \
+         (SELECT id FROM bulkhead.drills WHERE route = $1 \
+         ORDER BY at_ms DESC, id DESC LIMIT $2)";
+    BOUND_DRILLS = "DELETE FROM bulkhead.drills WHERE id NOT IN \
+         (SELECT id FROM bulkhead.drills ORDER BY at_ms DESC, id DESC LIMIT $1)";
+    DRILL = "SELECT body FROM bulkhead.drills WHERE id = $1";
+    DRILLS = "SELECT body FROM bulkhead.drills ORDER BY at_ms, id";
 }

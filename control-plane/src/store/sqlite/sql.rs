@@ -45,4 +45,12 @@ statements! {
     PUT_WINDOWS = "INSERT INTO alert_windows (id, body) VALUES (1, ?) \
          ON CONFLICT (id) DO UPDATE SET body = excluded.body";
     WINDOWS = "SELECT body FROM alert_windows WHERE id = 1";
+    PUT_DRILL = "INSERT INTO drills (id, route, at_ms, body) VALUES (?, ?, ?, ?) \
+         ON CONFLICT (id) DO UPDATE SET body = excluded.body";
+    BOUND_DRILLS_OF_ROUTE = "DELETE FROM drills WHERE route = ?1 AND id NOT IN (SELECT id \
+         FROM drills WHERE route = ?1 ORDER BY at_ms DESC, id DESC LIMIT ?2)";
+    BOUND_DRILLS = "DELETE FROM drills WHERE id NOT IN (SELECT id FROM drills \
+         ORDER BY at_ms DESC, id DESC LIMIT ?)";
+    DRILL = "SELECT body FROM drills WHERE id = ?";
+    DRILLS = "SELECT body FROM drills ORDER BY at_ms, id";
 }
