@@ -192,9 +192,9 @@ pub(crate) struct GatewayArgs {
     pub(crate) common: CommonArgs,
     #[command(flatten)]
     serving: ServingArgs,
-    /// The control plane to dial
-    #[arg(long, value_name = "URL")]
-    control_plane: Option<String>,
+    /// The control plane to dial; may be given several times: the next is dialled when one fails
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    control_plane: Vec<String>,
     /// File with the gateway's token, instead of BULKHEAD_GATEWAY_TOKEN
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
@@ -298,13 +298,13 @@ impl UpArgs {
 impl GatewayArgs {
     pub(crate) fn flags(&self) -> Flags {
         let own = given(&[
-            ("control_plane", &self.control_plane),
             ("token_file", &self.token_file),
             ("state_dir", &self.state_dir),
             ("id", &self.id),
             ("policy", &self.policy),
         ]);
-        [self.common.flags(), self.serving.flags(), own].concat()
+        let urls = lists(&[("control_plane", &self.control_plane)]);
+        [self.common.flags(), self.serving.flags(), own, urls].concat()
     }
 }
 

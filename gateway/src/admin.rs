@@ -108,7 +108,13 @@ impl Admin {
 
     fn policy(&self) -> Page {
         let (generation, digest) = self.reporter.running().unwrap_or_default();
-        json(json!({ "generation": generation, "digest": digest }).to_string())
+        let control_plane = self.standing.control_plane();
+        let page = json!({
+            "generation": generation,
+            "digest": digest,
+            "control_plane": control_plane,
+        });
+        json(page.to_string())
     }
 
     /// Reads every compartment on a thread of the blocking pool, so that probes, which share

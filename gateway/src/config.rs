@@ -47,10 +47,10 @@ pub enum Source {
     File(PathBuf),
     /// One document, checked already; it never changes.
     Document(Loaded),
-    /// A control plane that is dialled.
+    /// Control planes of one store, of which one is dialled.
     ControlPlane {
-        /// `http://HOST:PORT`.
-        url: String,
+        /// Each `http://HOST:PORT`. The first that answers is kept until it fails; then the next.
+        urls: Vec<String>,
         /// Proves to the control plane that this gateway may read the policy.
         token: Secret,
         /// Where the last good policy is kept; `None`: nowhere, so a start needs the control plane.

@@ -8,6 +8,8 @@ use std::time::Duration;
 use http::Uri;
 use tonic::transport::Endpoint;
 
+use crate::control_planes::CONTROL_PLANES_MAX;
+
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// A peer that leaves a ping unanswered this long is dead, whatever TCP believes.
@@ -23,6 +25,10 @@ pub(crate) enum AddressError {
     Shape { url: String },
     #[error("--control-plane {url}: https is not enforced by this build; use http://HOST:PORT")]
     Tls { url: String },
+    #[error("--control-plane {url}: is named twice")]
+    Twice { url: String },
+    #[error("--control-plane names {count} control planes: must be 1 to {CONTROL_PLANES_MAX}")]
+    Many { count: usize },
     #[error("the gateway token must be visible ASCII characters, for it is sent in a header")]
     Token,
 }

@@ -19,6 +19,7 @@ mod clock;
 mod config;
 mod connection;
 mod control_address;
+mod control_planes;
 mod core;
 mod dependencies;
 mod endpoint_metrics;

@@ -79,7 +79,8 @@ impl Metrics {
 
     fn process(&self) -> Vec<Family> {
         let generation = Figure::Whole(self.reporter.generation());
-        let connected = Figure::Whole(u64::from(self.standing.is_connected()));
+        let control_plane = self.standing.control_plane();
+        let connected = Figure::Whole(u64::from(control_plane.is_some()));
         let age = self
             .standing
             .policy_age_s(self.clock.now_us())
@@ -87,8 +88,20 @@ impl Metrics {
         let mut families = vec![Family::of(Instrument::Generation, generation)];
         families.extend(age.map(|age| Family::of(Instrument::PolicyAge, age)));
         families.push(Family::of(Instrument::ControlConnected, connected));
+        families.extend(control_plane.and_then(|url| in_use(&url)));
         families
     }
+}
+
+/// Names the control plane whose stream is open.
+fn in_use(url: &str) -> Option<Family> {
+    let url: http::Uri = url.parse().ok()?;
+    let mut labels = vec![(Label::ServerAddress, Text::from(url.host()?.to_owned()))];
+    let port = url.port_u16().map(|port| port.to_string());
+    labels.extend(port.map(|port| (Label::ServerPort, Text::from(port))));
+    let mut family = Family::new(Instrument::ControlInUse);
+    family.push(labels, Figure::Whole(1));
+    Some(family)
 }
 
 impl telemetry::Source for Metrics {

@@ -65,7 +65,7 @@ pub(crate) fn open(
             }
         }
         Source::ControlPlane {
-            url,
+            urls,
             token,
             state_dir,
         } => {
@@ -75,7 +75,7 @@ pub(crate) fn open(
             };
             let (own, standing) = (Arc::clone(intake), Arc::clone(standing));
             let link = Link::new(
-                &url,
+                &urls,
                 &token,
                 gateway_id,
                 own,
@@ -86,7 +86,7 @@ pub(crate) fn open(
             keeper.restore(intake);
             if intake.running().is_none() {
                 tracing::warn!(
-                    control.address = url,
+                    control.address = urls.join(" "),
                     "no policy yet: this gateway answers 503 until its control plane sends one"
                 );
             }

@@ -12,7 +12,8 @@ use std::time::Duration;
 pub(crate) struct Standing {
     bound: AtomicBool,
     draining: AtomicBool,
-    connected: AtomicBool,
+    /// Where the control plane is that is connected.
+    control_plane: Mutex<Option<String>>,
     live: Mutex<bool>,
     became_live: Condvar,
     applied_at_us: AtomicU64,
@@ -33,13 +34,20 @@ impl Standing {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// Whether the control plane is connected at this moment.
-    pub(crate) fn set_connected(&self, connected: bool) {
-        self.connected.store(connected, Ordering::Relaxed);
+    /// Which control plane is connected at this moment.
+    pub(crate) fn set_control_plane(&self, url: Option<String>) {
+        *self
+            .control_plane
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = url;
     }
 
-    pub(crate) fn is_connected(&self) -> bool {
-        self.connected.load(Ordering::Relaxed)
+    pub(crate) fn control_plane(&self) -> Option<String> {
+        let url = self
+            .control_plane
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        url.clone()
     }
 
     /// A policy came into force; the first one makes the gateway live.

@@ -14,7 +14,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::MissedTickBehavior;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 use wire::Secret;
 use wire::parts::{MissingPart, Parts, SPLIT_BYTES_MIN, assemble};
@@ -23,15 +23,13 @@ use wire::stream::proto::from_gateway::Message;
 use wire::stream::proto::{self, FromGateway, Hello, PolicyPush, ToGateway, to_gateway};
 use wire::stream::{MESSAGE_BYTES_MAX, authorization};
 
-use crate::back_off::BackOff;
-pub(crate) use crate::control_address::{AddressError, endpoint};
+pub(crate) use crate::control_address::AddressError;
+use crate::control_planes::ControlPlanes;
 use crate::intake::{Answer, Identity, Intake, broken};
 use crate::keeper::Keeper;
 use crate::report::Reporter;
 use crate::standing::Standing;
 
-/// Dialling is over when the control plane has answered the call, within this.
-const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 /// Messages to the control plane that wait for it to read.
 const OUTBOUND_MAX: usize = 4;
@@ -91,14 +89,13 @@ impl Ended {
 /// The stream's client; owned by the background thread.
 #[derive(Debug)]
 pub(crate) struct Link {
-    endpoint: Endpoint,
+    planes: ControlPlanes,
     authorization: MetadataValue<Ascii>,
     gateway_id: String,
     intake: Arc<Intake>,
     keeper: Keeper,
     reporter: Reporter,
     standing: Arc<Standing>,
-    back_off: BackOff,
     /// The document that runs, where it is large enough to be sent in parts.
     base: Option<Arc<Parts>>,
     /// The kind of failure that was logged last in this streak.
@@ -107,7 +104,7 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(
-        url: &str,
+        urls: &[String],
         token: &Secret,
         gateway_id: String,
         intake: Arc<Intake>,
@@ -116,14 +113,13 @@ impl Link {
         standing: Arc<Standing>,
     ) -> Result<Self, AddressError> {
         Ok(Self {
-            endpoint: endpoint(url)?,
+            planes: ControlPlanes::new(urls)?,
             authorization: authorization(token).ok_or(AddressError::Token)?,
             gateway_id,
             intake,
             keeper,
             reporter,
             standing,
-            back_off: BackOff::new(),
             base: None,
             logged: None,
         })
@@ -133,23 +129,24 @@ impl Link {
     pub(crate) async fn run(mut self) {
         loop {
             let Err(ended) = self.connection().await;
-            self.standing.set_connected(false);
+            self.standing.set_control_plane(None);
             self.log(&ended);
             self.keep_up().await;
-            tokio::time::sleep(self.back_off.next(chance())).await;
+            tokio::time::sleep(self.planes.fail(chance())).await;
         }
     }
 
     /// One connection, from dialling to its end.
     async fn connection(&mut self) -> Result<std::convert::Infallible, Ended> {
-        let channel = self.endpoint.connect().await.map_err(Ended::Dial)?;
+        let channel = self.planes.current().connect().await.map_err(Ended::Dial)?;
         let (outbound, queue) = mpsc::channel(OUTBOUND_MAX);
         // The greeting is queued before the call, so that it is the first message.
         send(&outbound, Message::Hello(self.hello())).await?;
         // The channel is kept: without a handle on it nothing would say that it is still wanted.
         let mut inbound = self.call(channel.clone(), queue).await?;
-        self.standing.set_connected(true);
-        tracing::info!(control.address = %self.endpoint.uri(), "connected to the control plane");
+        let url = self.planes.url();
+        tracing::info!(control.address = url, "connected to the control plane");
+        self.standing.set_control_plane(Some(url));
         self.logged = None;
         let mut period = tokio::time::interval(REPORT_PERIOD);
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -187,7 +184,7 @@ impl Link {
                     self.report(&outbound).await?;
                     reports = reports.saturating_add(1);
                     if reports == REPORTS_WHEN_GOOD {
-                        self.back_off.reset();
+                        self.planes.good();
                     }
                 }
             }
@@ -223,7 +220,8 @@ impl Link {
         let mut client = ControlClient::new(channel)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        let answered = tokio::time::timeout(GREETING_TIMEOUT, client.connect(request)).await;
+        let answered =
+            tokio::time::timeout(self.planes.greeting_timeout(), client.connect(request)).await;
         let stalled = |_| Ended::Stalled;
         Ok(answered
             .map_err(stalled)?
@@ -342,7 +340,7 @@ impl Link {
             .map_or(0, |running| running.generation);
         tracing::warn!(
             error = %causes(ended),
-            control.address = %self.endpoint.uri(),
+            control.address = self.planes.url(),
             policy.generation = running,
             "not connected to the control plane; the policy in force stays, dialling goes on"
         );

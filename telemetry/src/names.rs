@@ -98,6 +98,8 @@ instruments! {
     PolicyAge "bulkhead.policy.age" Gauge "s" "Since the running policy was applied."
     ControlConnected "bulkhead.control.connected" Gauge "1"
         "1 while the control plane is connected."
+    ControlInUse "bulkhead.control.in_use" Gauge "1"
+        "1 for the control plane whose stream is open; absent without one."
     Gateways "bulkhead.control.gateways" Gauge "{gateway}"
         "Gateways by how they stand to the newest policy."
     AlertActive "bulkhead.alert.active" Gauge "1" "1 while an alert fires."

@@ -44,7 +44,7 @@ pub(super) fn run(play: Play, dashboard: SocketAddr) -> Result<(), Failure> {
         telemetry: Default::default(),
     })?;
     let source = gateway::Source::ControlPlane {
-        url: format!("http://{}", control_plane.dashboard()),
+        urls: vec![format!("http://{}", control_plane.dashboard())],
         token: control_plane.gateway_token().clone(),
         state_dir: None,
     };

@@ -49,12 +49,12 @@ fn source(start: &Start) -> Result<gateway::Source, Failure> {
     let settings = &start.settings;
     let refused = |text: &str| Err(Failure::Setting(text.to_owned()));
     let quick = quick::policy(settings)?;
-    let (url, file) = (settings.text("control_plane"), settings.path("policy"));
-    match (url, file, quick) {
-        (Some(url), None, None) => {
+    let (urls, file) = (settings.all("control_plane"), settings.path("policy"));
+    match (urls.first(), file, quick) {
+        (Some(_), None, None) => {
             let state_dir = settings.path("state_dir");
             Ok(gateway::Source::ControlPlane {
-                url: url.to_owned(),
+                urls: urls.to_vec(),
                 token: token(start)?,
                 state_dir,
             })

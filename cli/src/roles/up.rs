@@ -32,7 +32,7 @@ pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
 fn beside(start: &Start, control_plane: &control_plane::Running) -> Result<(), Failure> {
     let dashboard = control_plane.dashboard();
     let source = gateway::Source::ControlPlane {
-        url: format!("http://{}", reachable(dashboard)),
+        urls: vec![format!("http://{}", reachable(dashboard))],
         token: control_plane.gateway_token().clone(),
         // The store is in this process; a second copy could only be older.
         state_dir: None,

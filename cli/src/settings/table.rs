@@ -34,7 +34,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("workers", Kind::Count),
     setting("drain_timeout", Kind::Span),
     setting("ready_file", Kind::Path),
-    setting("control_plane", Kind::HttpUrl),
+    setting("control_plane", Kind::HttpUrls),
     setting("token_file", Kind::Path),
     setting("state_dir", Kind::Path),
     setting("id", Kind::Text),
@@ -66,7 +66,7 @@ pub(crate) enum Kind {
     Count,
     Limit,
     Switch,
-    HttpUrl,
+    HttpUrls,
     DatabaseUrl,
     Webhook,
     AlertWindow,
@@ -93,7 +93,7 @@ impl Kind {
             Self::Count => "a whole number from 1 to 1024",
             Self::Limit => "a whole number from 0 to 1000000, or \"unlimited\"",
             Self::Switch => "true or false",
-            Self::HttpUrl => "a URL that begins with http://, like \"http://127.0.0.1:8081\"",
+            Self::HttpUrls => "a URL that begins with http://, like \"http://127.0.0.1:8081\"",
             Self::DatabaseUrl => "sqlite://PATH or postgres://USER@HOST/DATABASE",
             Self::Webhook => {
                 "like \"http://HOST[:PORT]/PATH\", no user name in it, and no link-local or \
@@ -125,7 +125,7 @@ impl Kind {
                 text == "unlimited" || text.parse().is_ok_and(|slots: u32| slots <= 1_000_000)
             }
             Self::Switch => switch(text).is_some(),
-            Self::HttpUrl => {
+            Self::HttpUrls => {
                 text.strip_prefix("http://")
                     .is_some_and(|rest| !rest.is_empty())
                     && text.parse::<http::Uri>().is_ok()
@@ -152,7 +152,7 @@ impl Kind {
 
     /// True when the setting may be given several times.
     pub(super) fn is_list(self) -> bool {
-        matches!(self, Self::Addresses | Self::Upstreams)
+        matches!(self, Self::Addresses | Self::Upstreams | Self::HttpUrls)
     }
 
     /// Three different values.
@@ -166,7 +166,7 @@ impl Kind {
             Self::Count | Self::Limit | Self::Tenants => ["1", "2", "3"],
             Self::Share => ["0.5", "0.25", "1"],
             Self::Switch => ["true", "false", "1"],
-            Self::HttpUrl => ["http://a:1", "http://b:2", "http://c:3"],
+            Self::HttpUrls => ["http://a:1", "http://b:2", "http://c:3"],
             Self::DatabaseUrl => ["sqlite://a", "postgres://b", "sqlite://c"],
             Self::Webhook => ["http://a:1/x", "http://b/", "http://c:3"],
             Self::AlertWindow => ["2m", "10s", "1h"],

@@ -12,6 +12,7 @@
 )]
 
 mod fake;
+mod several;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -54,12 +55,16 @@ fn push(generation: u64, limit: i64) -> PolicyPush {
 }
 
 fn config(url: String, state: Option<&Path>) -> Config {
+    config_of(vec![url], state)
+}
+
+fn config_of(urls: Vec<String>, state: Option<&Path>) -> Config {
     Config {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         admin: "127.0.0.1:0".parse().unwrap(),
         workers: Some(1),
         source: Source::ControlPlane {
-            url,
+            urls,
             token: token(),
             state_dir: state.map(Path::to_owned),
         },
