@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::args_tools::{
-    AdviceArgs, ApplyArgs, CheckArgs, ClientArgs, DemoArgs, DiffArgs, DrillArgs, GetArgs,
-    HealthArgs, RollbackArgs, TokenArgs, TopArgs, WhatIfArgs,
+    AdviceArgs, ApplyArgs, CheckArgs, ClientArgs, DemoArgs, DiffArgs, DrillArgs, FleetArgs,
+    GetArgs, HealthArgs, RollbackArgs, TokenArgs, TopArgs, WhatIfArgs,
 };
 use crate::settings::Flags;
 use crate::size::SizeArgs;
@@ -56,9 +56,11 @@ pub(crate) enum Command {
     WhatIf(WhatIfArgs),
     /// Rehearse a fallback before it is needed
     Drill(DrillArgs),
+    /// Drain, revoke or let go back a gateway; try a halted generation again
+    Fleet(FleetArgs),
     /// Ask a URL, such as a gateway's /readyz: exit 0 when the answer is 2xx
     Health(HealthArgs),
-    /// Work with API keys
+    /// Work with tokens of gateways, and with API keys
     Token(TokenArgs),
     /// Print the version
     Version,

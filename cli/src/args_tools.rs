@@ -13,13 +13,13 @@ use crate::args::Format;
 #[derive(Debug, Args)]
 pub(crate) struct ClientArgs {
     /// The control plane, or BULKHEAD_SERVER [default: http://127.0.0.1:8081]
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", global = true)]
     pub(crate) server: Option<String>,
     /// An API token; better in BULKHEAD_TOKEN, which no list of processes shows
-    #[arg(long, value_name = "TOKEN", hide_default_value = true)]
+    #[arg(long, value_name = "TOKEN", hide_default_value = true, global = true)]
     pub(crate) token: Option<String>,
     /// How data is printed
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_enum, default_value_t, global = true)]
     pub(crate) output: Format,
 }
 
@@ -130,6 +130,50 @@ pub(crate) struct HealthArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct FleetArgs {
+    #[command(subcommand)]
+    pub(crate) command: FleetCommand,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FleetCommand {
+    /// Say at /readyz that a gateway is not ready; it serves on
+    Drain {
+        /// Its name
+        gateway: String,
+    },
+    /// Take that back
+    Undrain {
+        /// Its name
+        gateway: String,
+    },
+    /// End a gateway's stream and let it in no more without a new token of its own
+    Revoke {
+        /// Its name
+        gateway: String,
+    },
+    /// Let a gateway that holds a higher number go back to the newest generation
+    GoBack {
+        /// Its name
+        gateway: String,
+    },
+    /// Let gateways try a halted generation once more, one first
+    TryAgain {
+        /// Its number
+        generation: u64,
+    },
+}
+
+/// Which tokens are meant.
+#[derive(Debug)]
+pub(crate) enum TokenOf {
+    All,
+    One(String),
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
     #[command(subcommand)]
     pub(crate) command: TokenCommand,
@@ -137,6 +181,23 @@ pub(crate) struct TokenArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
+    /// Make a token that lets one gateway in, and print it; nobody can ask for it again
+    Create {
+        /// The gateway's name, as its --id says it
+        #[arg(long, value_name = "NAME")]
+        gateway: String,
+        #[command(flatten)]
+        client: ClientArgs,
+    },
+    /// List the tokens of gateways, without what is secret
+    List(ClientArgs),
+    /// Revoke a token: the stream that it opened ends
+    Revoke {
+        /// As `list` names it
+        id: String,
+        #[command(flatten)]
+        client: ClientArgs,
+    },
     /// Print what stands for an API key in a policy (`api_keys`)
     Hash {
         /// The key; without it, read from standard input, which no list of processes shows

@@ -62,8 +62,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Advice(args) => remote::advice(&args),
         Command::WhatIf(args) => remote::what_if(&args),
         Command::Drill(args) => remote::drill(&args),
+        Command::Fleet(args) => remote::fleet(&args),
         Command::Health(args) => tools::health(&args),
-        Command::Token(args) => tools::token(&args.command),
+        Command::Token(args) => tools::token(args.command),
         Command::Version => tools::version(),
         Command::Completion { shell } => tools::completion(shell),
     }

@@ -1,7 +1,7 @@
-//! The small tools: `health`, `token hash`, `version`, `completion`.
+//! The small tools: `health`, `token`, `version`, `completion`.
 //!
-//! Separate because each is a few lines and none needs a control plane. It must never print a key,
-//! only its digest.
+//! Separate because each is a few lines; what needs a control plane is handed on. It must never
+//! print a key, only its digest.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -11,9 +11,10 @@ use http::Method;
 use sha2::{Digest as _, Sha256};
 
 use crate::args::Cli;
-use crate::args_tools::{HealthArgs, TokenCommand};
+use crate::args_tools::{HealthArgs, TokenCommand, TokenOf};
 use crate::error::Failure;
 use crate::output;
+use crate::remote;
 use crate::remote::http::{Ask, ask};
 
 /// Longest API key in bytes.
@@ -38,11 +39,20 @@ pub(crate) fn health(args: &HealthArgs) -> Result<(), Failure> {
     )))
 }
 
+/// Tokens of gateways are the control plane's; an API key is hashed here.
+pub(crate) fn token(command: TokenCommand) -> Result<(), Failure> {
+    match command {
+        TokenCommand::Create { gateway, client } => remote::create_token(&gateway, &client),
+        TokenCommand::List(client) => remote::tokens(&TokenOf::All, &client),
+        TokenCommand::Revoke { id, client } => remote::tokens(&TokenOf::One(id), &client),
+        TokenCommand::Hash { key } => hash_key(key),
+    }
+}
+
 /// Prints `sha256:…` of a key, for `api_keys` in a policy.
-pub(crate) fn token(command: &TokenCommand) -> Result<(), Failure> {
-    let TokenCommand::Hash { key } = command;
+fn hash_key(key: Option<String>) -> Result<(), Failure> {
     let key = match key {
-        Some(key) => key.clone(),
+        Some(key) => key,
         None => read_key()?,
     };
     if key.is_empty() {

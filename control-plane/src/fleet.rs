@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use compartment::Figures;
+use compartment::{Figures, Level};
 use wire::stream::proto;
 
 pub use heard::Heard;
 use heard::Marks;
 pub(crate) use sum::{add, name_endpoints};
-pub use view::{GatewayState, GatewayView, RefusedFault, RefusedGeneration};
+pub use view::{GatewayState, GatewayView, Load, RefusedFault, RefusedGeneration};
 pub use wanted::Wanted;
 
 /// Most gateways that are known at once.
@@ -79,6 +79,17 @@ impl Moment {
     }
 }
 
+/// What else is known of a gateway.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct About {
+    /// It holds a higher number of this store, or other content under the same.
+    pub ahead: bool,
+    /// A token of its own let it in.
+    pub own_token: bool,
+    /// It says that it is not ready, because an operator ordered so.
+    pub drained: bool,
+}
+
 #[derive(Debug)]
 struct Member {
     id: Arc<str>,
@@ -90,6 +101,8 @@ struct Member {
     runs_since: String,
     /// When its stream was opened or closed.
     turned: String,
+    opened: Instant,
+    about: About,
     refused: Option<RefusedGeneration>,
     seen: Moment,
     figures: Option<(Instant, Arc<Vec<Figures>>)>,
@@ -120,6 +133,7 @@ impl Member {
             None => lags_since(),
         };
         let connected = self.stream.is_some();
+        let age = now.saturating_duration_since(self.opened);
         GatewayView {
             id: self.id.as_ref().to_owned(),
             connected,
@@ -132,7 +146,27 @@ impl Member {
             version: self.version.clone(),
             reporting: self.is_fresh(now),
             telemetry_dropped: self.telemetry_dropped,
+            load: self.is_fresh(now).then(|| self.load()).flatten(),
+            stream_age_ms: connected.then(|| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+            clock_skew_ms: None,
+            ahead: connected && self.about.ahead,
+            own_token: self.about.own_token,
+            drained: connected && self.about.drained,
+            drain: None,
         }
+    }
+
+    /// What the whole process carries.
+    fn load(&self) -> Option<Load> {
+        let (_, figures) = self.figures.as_ref()?;
+        // They are sorted, and the process's own key comes first.
+        let own = figures
+            .iter()
+            .find(|figures| figures.level == Level::Gateway)?;
+        Some(Load {
+            in_flight: u64::from(own.in_flight),
+            capacity: own.limit.slots().map(u64::from),
+        })
     }
 
     fn runs(&mut self, generation: u64, now: &Moment) {
@@ -171,6 +205,8 @@ impl Fleet {
                 version.clone_into(&mut member.version);
                 member.runs(generation, &now);
                 member.turned.clone_from(&now.utc);
+                member.opened = now.at;
+                member.about = About::default();
                 member.seen = now;
                 return Ok(stream);
             }
@@ -184,6 +220,8 @@ impl Fleet {
                 generation,
                 runs_since: now.utc.clone(),
                 turned: now.utc.clone(),
+                opened: now.at,
+                about: About::default(),
                 refused: None,
                 seen: now,
                 figures: None,
@@ -192,6 +230,11 @@ impl Fleet {
             });
             Ok(stream)
         })
+    }
+
+    /// What else is known of it: how it was let in, what it holds, whether it is ready.
+    pub fn about(&self, stream: u64, change: impl FnOnce(&mut About)) {
+        self.member(stream, |member| change(&mut member.about));
     }
 
     /// The stream is closed.
@@ -206,6 +249,7 @@ impl Fleet {
     pub fn runs(&self, stream: u64, generation: u64, now: Moment) -> bool {
         self.member(stream, |member| {
             member.runs(generation, &now);
+            member.about.ahead = false;
             member.refused = None;
             member.seen = now;
         })

@@ -20,6 +20,7 @@ pub mod linter;
 pub mod live;
 mod metrics;
 mod observed;
+pub mod orders;
 mod pages;
 mod past;
 pub mod readings;
@@ -231,6 +232,7 @@ async fn run(
     let marker = history::marks::Marker::new(history, store, state.rollout.clone());
     background.spawn(marker.run(stopping.clone()));
     background.spawn(state.events.clone().run(state.clone()));
+    background.spawn(state.orders.clone().run(stopping.clone()));
     let past = state.past.clone();
     let (history, rollout) = (state.history.clone(), state.rollout.clone());
     background.spawn(past.run(history, rollout, stopping.clone()));
@@ -293,6 +295,8 @@ async fn open(
         history,
         advice: advice::Book::default(),
         drills: drills::Drills::open(store.clone()).await,
+        orders: orders::Orders::open(store.clone(), rollout.clone()).await?,
+        made: pages::Made::default(),
         auth: Arc::new(auth::Auth::new(config.no_login, config.admin_token.clone())),
         store,
         rollout,

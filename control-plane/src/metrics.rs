@@ -79,6 +79,9 @@ fn rollout(state: &AppState) -> Vec<Family> {
                 ("running", count(&|one| one.state == GatewayState::Running)),
                 ("lagging", count(&|one| one.state == GatewayState::Lagging)),
                 ("refused", count(&|one| one.state == GatewayState::Refused)),
+                // Beside those three: who waits for a word, and who is not ready by order.
+                ("ahead", count(&|one| one.ahead)),
+                ("drained", count(&|one| one.drained)),
             ],
         ),
         one(Instrument::ControlLag, behind.max().unwrap_or(0)),

@@ -71,6 +71,8 @@ pub(crate) struct Outgoing {
     pub(crate) parts: Arc<Parts>,
     /// Rises when somebody asks for another try of what was refused.
     pub(crate) attempt: u64,
+    /// With an operator's word that a gateway may go back to it.
+    pub(crate) may_go_back: bool,
 }
 
 impl Outgoing {
@@ -81,6 +83,7 @@ impl Outgoing {
             epoch: published.epoch.clone(),
             parts: Arc::clone(&published.parts),
             attempt: 0,
+            may_go_back: false,
         }
     }
 }
@@ -146,7 +149,12 @@ impl Rollout {
 
     /// What this stream's gateway is to run; `None` when there is nothing that it may.
     pub(crate) fn target(&self, stream: u64) -> Option<Outgoing> {
-        self.stage(|stage| stage.target(stream).cloned())
+        self.stage(|stage| stage.target(stream))
+    }
+
+    /// Lets a gateway go back to what it is to run; false when it is not connected.
+    pub(crate) fn give_word(&self, gateway: &str) -> bool {
+        self.change(|stage| stage.give_word(gateway))
     }
 
     /// A generation went down this stream.

@@ -17,9 +17,10 @@ use crate::drills::Drills;
 use crate::events::Events;
 use crate::fleet::{Fleet, FleetFigures, GatewayView};
 use crate::history::History;
-use crate::limits::Limits;
+use crate::limits::{Author, Limits};
 use crate::live::Live;
-use crate::pages::PageStreams;
+use crate::orders::Orders;
+use crate::pages::{Made, PageStreams};
 use crate::past::Past;
 use crate::readings::Readings;
 use crate::refused::Newest;
@@ -45,6 +46,9 @@ pub struct AppState {
     pub(crate) page_streams: PageStreams,
     pub(crate) advice: Book,
     pub(crate) drills: Drills,
+    pub(crate) orders: Orders,
+    /// Tokens between the form that made them and the page that shows them.
+    pub(crate) made: Made,
     pub(crate) auth: Arc<Auth>,
     pub(crate) gateway_token: Secret,
     /// Tasks of the gateways' streams; awaited when the process goes down.
@@ -108,7 +112,28 @@ impl AppState {
 
     /// Every gateway that is known, by name.
     pub fn gateways(&self) -> Vec<GatewayView> {
-        self.fleet.gateways(&self.rollout.wanted(), clock::now())
+        let mut gateways = self.fleet.gateways(&self.rollout.wanted(), clock::now());
+        for gateway in &mut gateways {
+            gateway.clock_skew_ms = self.readings.skew_ms(&gateway.id);
+            gateway.drain = self.orders.drained(&gateway.id);
+        }
+        gateways
+    }
+
+    /// Lets a gateway that holds a higher number go back to `generation`, which must be the newest;
+    /// false when there is nothing to let it do.
+    pub(crate) async fn go_back(
+        &self,
+        gateway: &str,
+        generation: u64,
+        author: &Author,
+    ) -> Result<bool, StoreError> {
+        let waits = |view: &GatewayView| view.id == gateway && view.ahead;
+        if generation != self.rollout.current().about.number || !self.gateways().iter().any(waits) {
+            return Ok(false);
+        }
+        self.orders.gave_word(gateway, author).await?;
+        Ok(self.rollout.give_word(gateway))
     }
 
     /// The write path.

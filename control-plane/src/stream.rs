@@ -4,31 +4,30 @@
 //! stream has its own task and its own state, and follows the newest generation by itself, so a
 //! slow gateway delays nobody. It must never send a generation twice because it was refused.
 
+mod heard;
 mod held;
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use compartment::Figures;
-use telemetry::names::event;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use wire::stream::proto::control_server::{Control, ControlServer};
 use wire::stream::proto::{
-    Answer, Fault, FromGateway, Hello, PolicyPush, Rehearse, Report, ToGateway, answer,
-    from_gateway, to_gateway,
+    Drain, FromGateway, Heartbeat, Hello, PolicyPush, Rehearse, ToGateway, from_gateway, to_gateway,
 };
-use wire::stream::{MESSAGE_BYTES_MAX, authorized, bounded_text, faults_of, figures_of};
+use wire::stream::{MESSAGE_BYTES_MAX, authorized, bounded_text};
 
 use crate::clock;
-use crate::fleet::{Moment, RefusedFault, name_endpoints};
-use crate::readings::{Received, ReportMark, Taken, sorted};
-use crate::rollout::{Answered, Outgoing, Published};
+use crate::fleet::Moment;
+use crate::orders::Entry;
+use crate::rollout::{Outgoing, Published};
 use crate::state::AppState;
 use held::Held;
 
+const NOT_LET_IN: &str = "this token does not let this gateway in, or not any more";
 /// Longest wait for a gateway's first message.
 const HELLO_MAX: Duration = Duration::from_secs(10);
 /// Policies on their way to one gateway: the newest replaces what was not sent yet.
@@ -36,7 +35,12 @@ const PUSHES_MAX: usize = 1;
 /// Longest wait for the answer to a policy before the next one is sent all the same.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Longest name of a gateway.
-const ID_BYTES_MAX: usize = 128;
+pub(crate) const ID_BYTES_MAX: usize = 128;
+/// When nothing went down for this long, a heartbeat does.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// A gateway reports every second; one that says nothing for this long is dead, whatever its
+/// machine still answers.
+const SILENT_MAX: Duration = Duration::from_secs(30);
 
 /// The service, one for the process.
 #[derive(Clone, Debug)]
@@ -58,16 +62,21 @@ impl Control for Service {
         request: Request<Streaming<FromGateway>>,
     ) -> Result<Response<Self::ConnectStream>, Status> {
         let state = &self.0;
-        if !authorized(request.metadata(), &state.gateway_token) {
+        let entry = if authorized(request.metadata(), &state.gateway_token) {
+            Some(Entry::Shared)
+        } else {
+            offered(request.metadata()).and_then(|token| state.orders.entry(token))
+        };
+        let Some(entry) = entry else {
             return Err(Status::unauthenticated(
                 "this gateway token is not known here",
             ));
-        }
+        };
         if state.stopping.is_cancelled() {
             return Err(Status::unavailable("the control plane is going down"));
         }
         let (down, answers) = mpsc::channel(PUSHES_MAX);
-        let task = follow(state.clone(), request.into_inner(), down);
+        let task = follow(state.clone(), entry, request.into_inner(), down);
         state.tasks.spawn(task);
         Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
     }
@@ -76,7 +85,7 @@ impl Control for Service {
 type Down = mpsc::Sender<Result<ToGateway, Status>>;
 
 /// One stream from its hello to its end.
-async fn follow(state: AppState, mut up: Streaming<FromGateway>, down: Down) {
+async fn follow(state: AppState, entry: Entry, mut up: Streaming<FromGateway>, down: Down) {
     // Nothing is lost by a cancelled arm: each ends the stream.
     let hello = tokio::select! {
         () = state.stopping.cancelled() => return,
@@ -90,6 +99,12 @@ async fn follow(state: AppState, mut up: Streaming<FromGateway>, down: Down) {
     if id.is_empty() || id != hello.gateway_id {
         let rule = "gateway_id must have 1 to 128 bytes and no control characters";
         let _gone = down.try_send(Err(Status::invalid_argument(rule)));
+        return;
+    }
+    // Followed from before the first look, so that nothing is revoked unseen.
+    let ordered = state.orders.follow();
+    if !state.orders.lets_in(&entry, &id) {
+        let _gone = down.try_send(Err(Status::permission_denied(NOT_LET_IN)));
         return;
     }
     let same_store = hello.epoch == state.epoch();
@@ -106,6 +121,9 @@ async fn follow(state: AppState, mut up: Streaming<FromGateway>, down: Down) {
     let newest = state.rollout.current();
     state.watched.learn(&newest);
     let is_ahead = same_store && is_ahead(&id, &hello, &newest);
+    state.fleet.about(stream, |about| {
+        (about.ahead, about.own_token) = (is_ahead, matches!(entry, Entry::Own(_)));
+    });
     let runs_newest = same_store && !is_ahead && running == newest.about.number;
     let moved = state.rollout.connect(stream, &id, runs_newest);
     let asked = state.drills.follow();
@@ -113,6 +131,10 @@ async fn follow(state: AppState, mut up: Streaming<FromGateway>, down: Down) {
     let held = Held::new(&hello, runs);
     let link = Link {
         state,
+        entry,
+        ordered,
+        is_drained: false,
+        heard: clock::now(),
         id,
         stream,
         same_store,
@@ -125,6 +147,12 @@ async fn follow(state: AppState, mut up: Streaming<FromGateway>, down: Down) {
         answer_by: None,
     };
     link.run(up, down).await;
+}
+
+/// The token of a call.
+fn offered(metadata: &tonic::metadata::MetadataMap) -> Option<&str> {
+    let value = metadata.get("authorization")?.to_str().ok()?;
+    value.strip_prefix("Bearer ")
 }
 
 /// True when the gateway holds what this store never made, or made otherwise: its numbers are of a
@@ -153,15 +181,17 @@ async fn hello(up: &mut Streaming<FromGateway>) -> Result<Hello, Status> {
     }
 }
 
-/// True for a fault that is about what the gateway holds, not about the document: it keeps a
-/// higher number of the same store.
-fn is_of_its_standing(fault: &Fault) -> bool {
-    matches!(fault.pointer.as_str(), "/generation" | "/epoch")
-}
-
 /// What this end knows of one stream.
 struct Link {
     state: AppState,
+    /// What let it in, and must go on to.
+    entry: Entry,
+    /// Told when something else is ordered.
+    ordered: watch::Receiver<()>,
+    /// Whether the gateway was told to be drained, or says that it is.
+    is_drained: bool,
+    /// When it last said anything.
+    heard: Instant,
     id: String,
     stream: u64,
     /// The numbers that the gateway speaks of are of this store.
@@ -176,8 +206,9 @@ struct Link {
     asked: broadcast::Receiver<Rehearse>,
     /// What of a document it has already.
     held: Held,
-    /// The generation that this stream last took down, and which try of it, whatever became of it.
-    sent: Option<(u64, u64)>,
+    /// The generation that this stream last took down, which try of it, and whether with a word,
+    /// whatever became of it.
+    sent: Option<(u64, u64, bool)>,
     /// Until when the answer to it is awaited. One policy at a time: what a frozen gateway does
     /// not read must not pile up between us, and when it thaws it gets the newest next.
     answer_by: Option<Instant>,
@@ -198,13 +229,29 @@ impl Link {
     fn due(&self) -> Option<Outgoing> {
         let target = self.state.rollout.target(self.stream)?;
         let is_newer = target.number > self.running || self.is_ahead;
-        (is_newer && self.sent != Some((target.number, target.attempt))).then_some(target)
+        let sent = Some((target.number, target.attempt, target.may_go_back));
+        (is_newer && self.sent != sent).then_some(target)
+    }
+
+    /// The order that goes down next, if any.
+    fn order(&self) -> Option<ToGateway> {
+        let drained = self.state.orders.drained(&self.id).is_some();
+        let message = Some(to_gateway::Message::Drain(Drain { drained }));
+        (drained != self.is_drained).then_some(ToGateway { message })
     }
 
     async fn run(mut self, mut up: Streaming<FromGateway>, down: Down) {
+        let mut heartbeat = tokio::time::interval(HEARTBEAT);
+        heartbeat.reset();
         loop {
             self.moved.mark_unchanged();
-            let due = self.answer_by.is_none() && self.due().is_some();
+            self.ordered.mark_unchanged();
+            if !self.state.orders.lets_in(&self.entry, &self.id) {
+                let _full = down.try_send(Err(Status::permission_denied(NOT_LET_IN)));
+                return;
+            }
+            let policy_due = self.answer_by.is_none() && self.due().is_some();
+            let due = policy_due || self.order().is_some();
             let answer_by = self.answer_by.unwrap_or_else(clock::now);
             // Nothing is lost by a cancelled arm: a message half received stays in `up`, a place
             // that was not taken is not kept, and what changed is asked of the rollout itself.
@@ -216,8 +263,9 @@ impl Link {
                 () = down.closed() => return,
                 place = down.reserve(), if due => match place {
                     // Asked again: the newest counts, not what it was when the wait began.
-                    Ok(place) => if let Some(outgoing) = self.due() {
-                        place.send(Ok(self.push(outgoing)));
+                    Ok(place) => if let Some(message) = self.next() {
+                        place.send(Ok(message));
+                        heartbeat.reset();
                     },
                     Err(_) => return,
                 },
@@ -230,6 +278,11 @@ impl Link {
                         return;
                     }
                 }
+                changed = self.ordered.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
                 asked = self.asked.recv() => {
                     // One that finds no place, or came too fast, is told as not answered.
                     if let Ok(asked) = asked {
@@ -237,22 +290,50 @@ impl Link {
                         let _full = down.try_send(Ok(ToGateway { message }));
                     }
                 }
+                _ = heartbeat.tick() => {
+                    if self.is_silent() {
+                        return;
+                    }
+                    // One that finds no place is not needed: what waits there is not read.
+                    let message = Some(to_gateway::Message::Heartbeat(Heartbeat {}));
+                    let _full = down.try_send(Ok(ToGateway { message }));
+                }
                 message = up.message() => match message {
-                    Ok(Some(FromGateway { message: Some(message) })) => {
-                        if !self.take(message) {
+                    Ok(Some(FromGateway { message })) => {
+                        self.heard = clock::now();
+                        if message.is_some_and(|message| !self.take(message)) {
                             return;
                         }
                     }
-                    Ok(Some(FromGateway { message: None })) => {}
                     Ok(None) | Err(_) => return,
                 },
             }
         }
     }
 
+    /// Nothing was heard for so long that nobody can be there.
+    fn is_silent(&self) -> bool {
+        let silent = clock::now().saturating_duration_since(self.heard) >= SILENT_MAX;
+        if silent {
+            tracing::warn!(gateway.id = %self.id, "a gateway fell silent");
+        }
+        silent
+    }
+
+    /// What goes down in the place that is free now.
+    fn next(&mut self) -> Option<ToGateway> {
+        if let Some(order) = self.order() {
+            self.is_drained = !self.is_drained;
+            return Some(order);
+        }
+        let is_free = self.answer_by.is_none();
+        let outgoing = is_free.then(|| self.due()).flatten()?;
+        Some(self.push(outgoing))
+    }
+
     /// A generation, as it goes down.
     fn push(&mut self, outgoing: Outgoing) -> ToGateway {
-        self.sent = Some((outgoing.number, outgoing.attempt));
+        self.sent = Some((outgoing.number, outgoing.attempt, outgoing.may_go_back));
         self.answer_by = Some(clock::now() + ANSWER_MAX);
         let newest = self.state.rollout.current();
         if newest.about.number == outgoing.number {
@@ -265,133 +346,11 @@ impl Link {
             digest: outgoing.digest,
             document,
             epoch: outgoing.epoch,
+            may_go_back: outgoing.may_go_back,
             parts,
         };
         ToGateway {
             message: Some(to_gateway::Message::Policy(policy)),
-        }
-    }
-
-    /// Takes one message; false ends the stream.
-    fn take(&mut self, message: from_gateway::Message) -> bool {
-        match message {
-            from_gateway::Message::Hello(_) => false,
-            from_gateway::Message::Answer(answer) => self.answered(answer),
-            from_gateway::Message::Report(report) => self.reported(report),
-            from_gateway::Message::Rehearsed(told) => {
-                self.state.drills.told(&self.id, told);
-                true
-            }
-        }
-    }
-
-    fn answered(&mut self, answer: Answer) -> bool {
-        let Answer {
-            generation,
-            outcome,
-        } = answer;
-        let (fleet, now) = (&self.state.fleet, Moment::now());
-        if self.sent.is_some_and(|(sent, _)| generation >= sent) {
-            self.answer_by = None;
-        }
-        match outcome {
-            Some(answer::Outcome::Missing(_)) if self.held.forget() => {
-                // The same once more, whole.
-                self.sent = None;
-                true
-            }
-            Some(answer::Outcome::Running(_) | answer::Outcome::AlreadyThere(_)) => {
-                (self.same_store, self.is_ahead) = (true, false);
-                self.running = generation;
-                self.held.runs();
-                self.state.watched.runs(&self.id, generation);
-                tracing::info!(
-                    gateway.id = %self.id,
-                    policy.generation = generation,
-                    "{}",
-                    event::POLICY_APPLIED
-                );
-                // First the list, then whoever is sent it next: nobody sees the rest run before.
-                let known = fleet.runs(self.stream, generation, now);
-                self.state
-                    .rollout
-                    .answered(self.stream, generation, Answered::Runs);
-                known
-            }
-            Some(answer::Outcome::Refused(refused)) => {
-                let faults = faults_of(refused);
-                let first = faults.first();
-                tracing::warn!(
-                    gateway.id = %self.id,
-                    policy.generation = generation,
-                    fault.pointer = first.map(|fault| fault.pointer.as_str()),
-                    fault.rule = first.map(|fault| fault.rule.as_str()),
-                    "{}",
-                    event::POLICY_REFUSED
-                );
-                let answer = if faults.iter().any(is_of_its_standing) {
-                    Answered::Stands
-                } else {
-                    Answered::Refused(faults.iter().cloned().map(RefusedFault::from).collect())
-                };
-                let known = fleet.refuses(self.stream, generation, faults, now);
-                self.state.rollout.answered(self.stream, generation, answer);
-                known
-            }
-            Some(answer::Outcome::Missing(_)) | None => false,
-        }
-    }
-
-    /// Newest figures to the fleet, what happened since the last ones to whoever follows it.
-    fn figured(&self, mark: &ReportMark, generation: u64, mut figures: Vec<Figures>) -> bool {
-        name_endpoints(&mut figures, &self.id);
-        let (figures, now, state) = (sorted(figures), Moment::now(), &self.state);
-        let received = Received {
-            at: now.at,
-            unix_ms: clock::unix_ms(),
-        };
-        match state.readings.take(&self.id, mark, &figures, received) {
-            // Another one that is newer counts already.
-            Taken::Late => true,
-            Taken::Readings(readings) => {
-                state.history.record(&readings);
-                state.alerts.observe(&readings);
-                state
-                    .watched
-                    .take(&self.id, mark, generation, &figures, received);
-                state.past.record(&readings);
-                let known = state.fleet.report(self.stream, generation, figures, now);
-                // Last: whoever is told that figures moved looks at the fleet.
-                state.live.record(&readings);
-                known
-            }
-        }
-    }
-
-    fn reported(&mut self, mut report: Report) -> bool {
-        let newest = std::mem::take(&mut report.newest);
-        self.state.newest.record(&self.id, newest, clock::unix_ms());
-        let generation = if self.same_store {
-            report.generation
-        } else {
-            0
-        };
-        let mark = ReportMark::of(&report);
-        let lost = [
-            report.dropped_spans,
-            report.dropped_logs,
-            report.dropped_access_lines,
-        ];
-        let lost = lost
-            .iter()
-            .fold(0_u64, |sum, count| sum.saturating_add(*count));
-        self.state.fleet.telemetry_dropped(self.stream, lost);
-        match figures_of(report) {
-            Ok(figures) => self.figured(&mark, generation, figures),
-            Err(error) => {
-                tracing::warn!(gateway.id = %self.id, %error, "a report is not understood");
-                false
-            }
         }
     }
 }

@@ -14,11 +14,10 @@ use wire::document::{LoadError, Loaded, Syntax};
 use telemetry::names::event;
 
 use crate::clock::Clock;
+pub(crate) use crate::judge::Word;
+use crate::judge::{is_held_back, judge};
 use crate::live_policy::Live;
 use crate::standing::Standing;
-
-/// Longest name of a store.
-const EPOCH_BYTES_MAX: usize = 128;
 
 /// Which policy: enough to know whether two are the same.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -35,6 +34,7 @@ pub(crate) struct Identity {
 pub(crate) struct Checked {
     offered: Identity,
     loaded: Loaded,
+    word: Word,
 }
 
 /// The three answers.
@@ -73,13 +73,30 @@ impl Intake {
     /// A policy that came as JSON text: parsed and checked here, whatever its sender checked.
     /// Changes nothing yet.
     pub(crate) fn check_text(&self, offered: Identity, document: &[u8]) -> Result<Checked, Answer> {
-        let answer = match judge(self.lock().as_ref(), &offered) {
+        self.check_with(offered, document, Word::None)
+    }
+
+    /// The same, with an operator's word.
+    pub(crate) fn check_with(
+        &self,
+        offered: Identity,
+        document: &[u8],
+        word: Word,
+    ) -> Result<Checked, Answer> {
+        let answer = match judge(self.lock().as_ref(), &offered, word) {
             Err(answer) => answer,
             Ok(()) => match contained(|| load(&offered, document)) {
-                Ok(loaded) => return Ok(Checked { offered, loaded }),
+                Ok(loaded) => {
+                    return Ok(Checked {
+                        offered,
+                        loaded,
+                        word,
+                    });
+                }
                 Err(faults) => Answer::Refused(faults),
             },
         };
+        self.standing.set_held_back(is_held_back(&answer));
         if let Answer::Refused(faults) = &answer {
             log_refused(offered.generation, &texts(faults));
         }
@@ -88,15 +105,23 @@ impl Intake {
 
     /// A policy that this process itself read and checked.
     pub(crate) fn offer_loaded(&self, offered: Identity, loaded: Loaded) -> Answer {
-        self.install(Checked { offered, loaded })
+        self.install(Checked {
+            offered,
+            loaded,
+            word: Word::None,
+        })
     }
 
     /// Puts a checked policy in force.
     pub(crate) fn install(&self, checked: Checked) -> Answer {
-        let Checked { offered, loaded } = checked;
+        let Checked {
+            offered,
+            loaded,
+            word,
+        } = checked;
         let Loaded { document, policy } = loaded;
         let mut running = self.lock();
-        let answer = match judge(running.as_ref(), &offered) {
+        let answer = match judge(running.as_ref(), &offered, word) {
             Err(answer) => answer,
             // The pointer is swapped last, so after a panic what was in force before still is.
             Ok(()) => match contained(|| {
@@ -108,6 +133,7 @@ impl Intake {
                 Err(faults) => Answer::Refused(faults),
             },
         };
+        self.standing.set_held_back(is_held_back(&answer));
         match &answer {
             Answer::Running => {
                 log_applied(running.as_ref(), &offered);
@@ -138,39 +164,6 @@ impl Intake {
         // Nothing is left half done by a panic under this lock: it is caught inside.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether `offered` should be applied over `running`. Numbers rise within one store; they say
-/// nothing across two, where following the new store is the only way that ends.
-fn judge(running: Option<&Identity>, offered: &Identity) -> Result<(), Answer> {
-    let fits = offered.epoch.len() <= EPOCH_BYTES_MAX;
-    if !fits || !offered.epoch.bytes().all(|byte| byte.is_ascii_graphic()) {
-        let rule = format!("must be at most {EPOCH_BYTES_MAX} visible ASCII characters");
-        return Err(refusal(
-            "epoch",
-            offered.epoch.escape_debug().take(80).collect(),
-            rule,
-        ));
-    }
-    let Some(running) = running else {
-        return Ok(());
-    };
-    if running == offered {
-        return Err(Answer::AlreadyThere);
-    }
-    if running.epoch != offered.epoch || offered.generation > running.generation {
-        return Ok(());
-    }
-    let rule = if offered.generation == running.generation {
-        "runs already with another content: the store of the control plane was replaced".to_owned()
-    } else {
-        let hint = "was an old backup restored? To accept it, restart this gateway";
-        format!(
-            "is older than the running {}: {hint} with an empty --state-dir",
-            running.generation
-        )
-    };
-    Err(refusal("generation", offered.generation.to_string(), rule))
 }
 
 /// Nothing that a policy says may end the process.
@@ -210,14 +203,6 @@ fn whole(rule: &str) -> Fault {
 
 pub(crate) fn broken() -> Fault {
     whole("could not be applied: a defect of this gateway; the policy before it stays in force")
-}
-
-fn refusal(field: &str, value: String, rule: String) -> Answer {
-    Answer::Refused(vec![Fault {
-        path: Path::root().key(field),
-        value,
-        rule,
-    }])
 }
 
 pub(crate) fn texts(faults: &[Fault]) -> String {
@@ -330,6 +315,26 @@ pub(crate) mod tests {
         check(&[a7, ("a", 8, -1)], "limit", Some(a7));
         check(&[("a", 8, -1)], "limit", None);
         check(&[("two words", 8, 1)], "epoch", None);
+    }
+
+    #[test]
+    fn it_goes_back_on_a_word_alone_and_says_that_it_waits_for_one() {
+        let intake = intake();
+        intake.offer_text(identity("a", 50, 3), document(3).as_bytes());
+        let older = || identity("a", 30, 4);
+        for offered in [older(), identity("a", 50, 4)] {
+            let limit = document(4);
+            let answer = intake.offer_text(offered, limit.as_bytes());
+            assert!(matches!(answer, Answer::Refused(_)));
+            assert!(intake.standing.is_held_back());
+        }
+        let bad = intake.check_with(older(), document(5).as_bytes(), Word::MayGoBack);
+        assert!(bad.is_err(), "a word is no excuse for another document");
+        assert_eq!(intake.running(), Some(identity("a", 50, 3)));
+        let checked = intake.check_with(older(), document(4).as_bytes(), Word::MayGoBack);
+        assert_eq!(intake.install(checked.unwrap()), Answer::Running);
+        assert_eq!(intake.running(), Some(older()));
+        assert!(!intake.standing.is_held_back());
     }
 
     #[test]

@@ -87,6 +87,8 @@ impl Metrics {
             .map(Figure::Number);
         let mut families = vec![Family::of(Instrument::Generation, generation)];
         families.extend(age.map(|age| Family::of(Instrument::PolicyAge, age)));
+        let held_back = Figure::Whole(u64::from(self.standing.is_held_back()));
+        families.push(Family::of(Instrument::PolicyHeldBack, held_back));
         families.push(Family::of(Instrument::ControlConnected, connected));
         families.extend(control_plane.and_then(|url| in_use(&url)));
         families

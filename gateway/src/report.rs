@@ -203,6 +203,8 @@ impl Reporter {
             dropped_spans: dropped.spans,
             dropped_logs: dropped.logs,
             dropped_access_lines: self.tell.access_lines_dropped(),
+            // What the link knows.
+            drained: false,
             newest: self.live.newest.take(uptime_us),
         }
     }

@@ -12,6 +12,10 @@ use std::time::Duration;
 pub(crate) struct Standing {
     bound: AtomicBool,
     draining: AtomicBool,
+    /// Not ready because an operator said so; nothing else follows from it.
+    drained: AtomicBool,
+    /// What the control plane offers is older than what runs.
+    held_back: AtomicBool,
     /// Where the control plane is that is connected.
     control_plane: Mutex<Option<String>>,
     live: Mutex<bool>,
@@ -32,6 +36,24 @@ impl Standing {
 
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
+    }
+
+    /// An operator's order; true when it is a new one.
+    pub(crate) fn set_drained(&self, drained: bool) -> bool {
+        self.drained.swap(drained, Ordering::AcqRel) != drained
+    }
+
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drained.load(Ordering::Acquire)
+    }
+
+    /// Whether an older policy than the running one was offered last.
+    pub(crate) fn set_held_back(&self, held_back: bool) {
+        self.held_back.store(held_back, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_held_back(&self) -> bool {
+        self.held_back.load(Ordering::Relaxed)
     }
 
     /// Which control plane is connected at this moment.
@@ -87,6 +109,7 @@ impl Standing {
                 "listeners are not bound",
             ),
             (self.is_draining(), "draining"),
+            (self.is_drained(), "drained by an operator"),
         ];
         missing
             .into_iter()
@@ -109,6 +132,9 @@ mod tests {
         assert_eq!(standing.why_not_ready(), ["no policy is live"]);
         standing.policy_live(0);
         assert!(standing.why_not_ready().is_empty());
+        assert!(standing.set_drained(true) && !standing.set_drained(true));
+        assert_eq!(standing.why_not_ready(), ["drained by an operator"]);
+        assert!(standing.set_drained(false) && standing.why_not_ready().is_empty());
         standing.begin_drain();
         assert_eq!(standing.why_not_ready(), ["draining"]);
     }

@@ -15,7 +15,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
-use tonic::{Code, Request, Status, Streaming};
+use tonic::{Request, Streaming};
 use wire::Secret;
 use wire::parts::{MissingPart, Parts, SPLIT_BYTES_MIN, assemble};
 use wire::stream::proto::control_client::ControlClient;
@@ -25,7 +25,8 @@ use wire::stream::{MESSAGE_BYTES_MAX, authorization};
 
 pub(crate) use crate::control_address::AddressError;
 use crate::control_planes::ControlPlanes;
-use crate::intake::{Answer, Identity, Intake, broken};
+use crate::ended::{Ended, causes};
+use crate::intake::{Answer, Identity, Intake, Word, broken};
 use crate::keeper::Keeper;
 use crate::report::Reporter;
 use crate::standing::Standing;
@@ -42,49 +43,9 @@ const REHEARSALS_MAX: usize = 4;
 const SAVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// An answer that nobody reads this long ends the connection.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Why a connection ended. What is logged depends on the kind alone, once for each streak.
-#[derive(Debug, thiserror::Error)]
-enum Ended {
-    #[error("cannot reach the control plane")]
-    Dial(#[source] tonic::transport::Error),
-    #[error(
-        "the control plane does not accept the gateway token: give this gateway the token of \
-         its control plane (--token-file or BULKHEAD_GATEWAY_TOKEN)"
-    )]
-    Token,
-    // The text of a status repeats its causes: the message says enough.
-    #[error("the control plane ended the stream: {}", .0.message())]
-    Stream(Status),
-    #[error("the control plane closed the stream")]
-    Closed,
-    #[error("the control plane does not read what it is sent")]
-    Stalled,
-}
-
-impl Ended {
-    /// A number for each kind, to notice when a streak changes its kind.
-    const fn kind(&self) -> u8 {
-        match self {
-            Self::Dial(_) => 0,
-            Self::Token => 1,
-            Self::Stream(_) => 2,
-            Self::Closed => 3,
-            Self::Stalled => 4,
-        }
-    }
-
-    fn of_status(status: Status) -> Self {
-        if matches!(
-            status.code(),
-            Code::Unauthenticated | Code::PermissionDenied
-        ) {
-            Self::Token
-        } else {
-            Self::Stream(status)
-        }
-    }
-}
+/// A control plane that sends heartbeats and then nothing for so many reports is dead, whatever
+/// its machine still answers.
+const SILENT_REPORTS_MAX: u32 = 35;
 
 /// The stream's client; owned by the background thread.
 #[derive(Debug)]
@@ -151,12 +112,15 @@ impl Link {
         let mut period = tokio::time::interval(REPORT_PERIOD);
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut reports: u32 = 0;
+        // Reports since anything came down; counted from the first heartbeat on.
+        let mut silence: Option<u32> = None;
         let mut rehearsals = JoinSet::new();
         loop {
             tokio::select! {
                 // Cancelled between two messages or inside one, the stream keeps what it has.
                 message = inbound.message() => {
                     let message = message.map_err(Ended::of_status)?.ok_or(Ended::Closed)?;
+                    silence = silence.map(|_| 0);
                     match message.message {
                         Some(to_gateway::Message::Policy(push)) => {
                             self.take(push, &outbound).await?;
@@ -168,6 +132,8 @@ impl Link {
                             let reporter = self.reporter.clone();
                             rehearsals.spawn(async move { reporter.rehearse(asked).await });
                         }
+                        Some(to_gateway::Message::Drain(order)) => self.drain(order.drained),
+                        Some(to_gateway::Message::Heartbeat(_)) => silence = Some(0),
                         // A newer control plane may say what this build does not know.
                         Some(to_gateway::Message::Rehearse(_)) | None => {}
                     }
@@ -182,6 +148,10 @@ impl Link {
                 _ = period.tick() => {
                     self.keep_up().await;
                     self.report(&outbound).await?;
+                    silence = silence.map(|reports| reports.saturating_add(1));
+                    if silence.is_some_and(|reports| reports > SILENT_REPORTS_MAX) {
+                        return Err(Ended::Silent);
+                    }
                     reports = reports.saturating_add(1);
                     if reports == REPORTS_WHEN_GOOD {
                         self.planes.good();
@@ -265,7 +235,12 @@ impl Link {
             document,
             epoch,
             parts,
+            may_go_back,
         } = push;
+        let word = match may_go_back {
+            true => Word::MayGoBack,
+            false => Word::None,
+        };
         let document = if parts.is_empty() {
             document
         } else {
@@ -280,7 +255,7 @@ impl Link {
         };
         let (intake, text, identity) =
             (Arc::clone(&self.intake), document.clone(), offered.clone());
-        let checked = spawn_blocking(move || intake.check_text(identity, &text)).await;
+        let checked = spawn_blocking(move || intake.check_with(identity, &text, word)).await;
         let checked = match checked {
             Ok(Ok(checked)) => checked,
             Ok(Err(answer)) => return Ok(answer),
@@ -302,6 +277,13 @@ impl Link {
         Ok(answer)
     }
 
+    /// An operator's order: probes say that this gateway is not ready, and it serves on.
+    fn drain(&self, drained: bool) {
+        if self.standing.set_drained(drained) {
+            tracing::warn!(drained, "an operator ordered whether this gateway is ready");
+        }
+    }
+
     /// Saves again what could not be saved.
     async fn keep_up(&self) {
         let keeper = self.keeper.clone();
@@ -314,9 +296,10 @@ impl Link {
 
     async fn report(&self, outbound: &mpsc::Sender<FromGateway>) -> Result<(), Ended> {
         let reporter = self.reporter.clone();
-        let Ok(report) = spawn_blocking(move || reporter.message()).await else {
+        let Ok(mut report) = spawn_blocking(move || reporter.message()).await else {
             return Ok(());
         };
+        report.drained = self.standing.is_drained();
         // When the last reports wait unread, one more would only be older when it is read.
         match outbound.try_send(FromGateway {
             message: Some(Message::Report(report)),
@@ -373,18 +356,6 @@ fn fault_message(fault: &Fault) -> proto::Fault {
         value: fault.value.clone(),
         rule: fault.rule.clone(),
     }
-}
-
-/// An error and what it says of its causes, which its own text leaves out.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 /// A number by chance. Without randomness all gateways wait equally long, which is bearable.

@@ -96,6 +96,8 @@ instruments! {
         "Failed requests that were not sent again, by the reason for that."
     Generation "bulkhead.policy.generation" Gauge "1" "Number of the running policy."
     PolicyAge "bulkhead.policy.age" Gauge "s" "Since the running policy was applied."
+    PolicyHeldBack "bulkhead.policy.held_back" Gauge "1"
+        "1 while the control plane offers an older policy than the one that runs."
     ControlConnected "bulkhead.control.connected" Gauge "1"
         "1 while the control plane is connected."
     ControlInUse "bulkhead.control.in_use" Gauge "1"

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::{env, fs, io};
 
 use web::{
-    AdvicePage, AlertsPage, CompartmentPage, ListPage, Overview, Problem, RoutesPage, ShadowPage,
-    SignIn, Template,
+    AdvicePage, AlertsPage, CompartmentPage, FleetPage, ListPage, Overview, Problem, RoutesPage,
+    ShadowPage, SignIn, Template,
 };
 
 fn main() -> io::Result<()> {
@@ -44,6 +44,9 @@ fn main() -> io::Result<()> {
     }
     for (name, page) in AlertsPage::samples() {
         write(format!("alerts_{name}"), page.render())?;
+    }
+    for (name, page) in FleetPage::samples() {
+        write(format!("fleet_{name}"), page.render())?;
     }
     for (name, page) in RoutesPage::samples() {
         write(format!("routes_{name}"), page.render())?;

@@ -156,6 +156,11 @@ impl Frame {
         self.here == "/routes" || self.here.starts_with("/routes?")
     }
 
+    /// True on the Fleet page.
+    pub fn is_gateways(&self) -> bool {
+        self.here == "/gateways" || self.here.starts_with("/gateways?")
+    }
+
     /// True on the Overview, whatever its filter.
     pub fn is_overview(&self) -> bool {
         self.here == "/" || self.here.starts_with("/?")

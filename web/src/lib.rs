@@ -21,6 +21,7 @@ mod field;
 mod filter;
 mod fleet;
 mod frame;
+mod gateways;
 mod holders;
 mod hour;
 mod isolation;
@@ -64,6 +65,9 @@ pub use field::{Field, fields_of};
 pub use filter::{Filter, Sort};
 pub use fleet::{GatewayRow, GatewayState};
 pub use frame::{Fleet, Frame, Freshness, INTERVALS_MISSED_MAX, Moment, REPORT_INTERVAL_MS};
+pub use gateways::{
+    FLEET_ROWS_MAX, FleetPage, FleetRow, GatewayToken, HaltRow, MadeToken, TOKEN_ROWS_MAX,
+};
 pub use holders::{HOLDERS_MAX, Holder, Holders, SpareUse};
 pub use hour::Hour;
 pub use isolation::{Layer, NotIsolated, not_isolated, shared_layers};

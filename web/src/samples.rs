@@ -12,6 +12,7 @@ mod alerts;
 mod compartment_page;
 mod compartment_states;
 mod endpoints;
+mod gateways;
 mod hour;
 mod ladder;
 mod list;

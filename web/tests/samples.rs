@@ -11,8 +11,8 @@ use std::fs;
 use std::path::Path;
 
 use web::{
-    AdvicePage, AlertsPage, CompartmentPage, ListPage, Overview, Problem, RoutesPage, ShadowPage,
-    SignIn, Template,
+    AdvicePage, AlertsPage, CompartmentPage, FleetPage, ListPage, Overview, Problem, RoutesPage,
+    ShadowPage, SignIn, Template,
 };
 
 /// What makes inline script or style; the policy of the pages forbids it all.
@@ -59,6 +59,10 @@ fn rendered() -> Vec<(String, String)> {
     for (name, page) in AlertsPage::samples() {
         all.push((format!("alerts_{name}"), page.render().unwrap()));
         all.push((format!("alerts_{name}_fragment"), page.fragment().unwrap()));
+    }
+    for (name, page) in FleetPage::samples() {
+        all.push((format!("fleet_{name}"), page.render().unwrap()));
+        all.push((format!("fleet_{name}_fragment"), page.fragment().unwrap()));
     }
     for (name, page) in RoutesPage::samples() {
         all.push((format!("routes_{name}"), page.render().unwrap()));

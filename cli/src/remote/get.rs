@@ -121,16 +121,36 @@ pub(super) fn hold(row: &Value) -> String {
 }
 
 fn gateways(said: &Value) -> Table {
-    let mut table = Table::new(&[
+    let mut table = Table::with_sentences(&[
         ("id", Side::Left),
         ("connected", Side::Left),
         ("state", Side::Left),
         ("generation", Side::Right),
+        ("in flight", Side::Right),
+        ("ready", Side::Left),
+        ("version", Side::Left),
+        ("since", Side::Left),
         ("last seen", Side::Left),
+        ("why", Side::Left),
     ]);
     for row in rows(said, "gateways") {
-        let names = ["id", "connected", "state", "generation", "last_seen"];
-        table.row(names.iter().map(|name| cell(row, name)).collect());
+        let load = row.get("load").filter(|load| load.is_object());
+        let ready = match row.get("drained").and_then(Value::as_bool) {
+            Some(true) => "drained",
+            _ => "",
+        };
+        table.row(vec![
+            cell(row, "id"),
+            cell(row, "connected"),
+            cell(row, "state"),
+            cell(row, "generation"),
+            load.map_or_else(String::new, |load| cell(load, "in_flight")),
+            ready.to_owned(),
+            cell(row, "version"),
+            cell(row, "since"),
+            cell(row, "last_seen"),
+            cell(row, "reason"),
+        ]);
     }
     table
 }

@@ -23,6 +23,7 @@ pub(crate) fn list(args: &ClientArgs) -> Result<(), Failure> {
         ("when", Side::Left),
         ("who", Side::Left),
         ("comment", Side::Left),
+        ("halted", Side::Left),
     ]);
     for generation in said.as_array().into_iter().flatten() {
         table.row(vec![
@@ -30,9 +31,16 @@ pub(crate) fn list(args: &ClientArgs) -> Result<(), Failure> {
             cell(generation, "created_at"),
             cell(generation, "author"),
             cell(generation, "comment"),
+            halted(generation),
         ]);
     }
     output::print(&table.text())
+}
+
+/// `by gw-1`, for one that is sent to nobody.
+fn halted(generation: &Value) -> String {
+    let halt = generation.get("halted").filter(|halt| halt.is_object());
+    halt.map_or_else(String::new, |halt| format!("by {}", cell(halt, "gateway")))
 }
 
 /// A field as text; nothing when it is not there.

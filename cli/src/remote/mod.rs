@@ -1,5 +1,5 @@
 //! Clients of the control plane's API: `apply`, `diff`, `export`, `history`, `rollback`, `get`,
-//! `top`.
+//! `top`, `fleet`.
 //!
 //! Separate from the roles: these run, say something and end. They must never read the store of a
 //! control plane by another door than its API.
@@ -9,6 +9,7 @@ mod apply;
 mod client;
 mod diff;
 mod drill;
+mod fleet;
 mod get;
 mod history;
 pub(crate) mod http;
@@ -18,6 +19,7 @@ pub(crate) use advice::{run as advice, what_if};
 pub(crate) use apply::run as apply;
 pub(crate) use diff::{export, run as diff};
 pub(crate) use drill::run as drill;
+pub(crate) use fleet::{create as create_token, run as fleet, tokens};
 pub(crate) use get::run as get;
 pub(crate) use history::{list as history, rollback};
 pub(crate) use top::run as top;

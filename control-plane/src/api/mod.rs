@@ -19,7 +19,7 @@ pub(crate) mod series;
 
 use axum::Router;
 use axum::http::StatusCode;
-use axum::routing::{MethodRouter, get, patch, post, put};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use crate::state::AppState;
 
@@ -83,6 +83,16 @@ fn table() -> Vec<Route> {
         ("/upstreams/{id}/breaker", &["post"], post(breaker::set)),
         ("/events", &["get"], get(events::stream)),
         ("/gateways", &["get"], get(gateways::list)),
+        ("/gateways/{id}/drain", &["post"], post(gateways::drain)),
+        ("/gateways/{id}/undrain", &["post"], post(gateways::undrain)),
+        ("/gateways/{id}/revoke", &["post"], post(gateways::revoke)),
+        ("/gateways/{id}/go-back", &["post"], post(gateways::go_back)),
+        (
+            "/tokens",
+            &["get", "post"],
+            get(gateways::tokens).merge(post(gateways::create_token)),
+        ),
+        ("/tokens/{id}", &["delete"], delete(gateways::revoke_token)),
         ("/alerts", &["get"], get(alerts::list)),
     ]
 }

@@ -6,6 +6,8 @@
 use serde::{Deserialize, Serialize};
 use wire::stream::proto;
 
+use crate::orders::Order;
+
 /// What a gateway runs, against what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -75,4 +77,27 @@ pub struct GatewayView {
     pub reporting: bool,
     /// Spans, log records and lines of the access log that it had to drop since its start.
     pub telemetry_dropped: u64,
+    /// What the process carries; `None` while it tells no figures.
+    pub load: Option<Load>,
+    /// How long its stream is open.
+    pub stream_age_ms: Option<u64>,
+    /// How far its wall clock is ahead of ours; nothing is measured by it.
+    pub clock_skew_ms: Option<i64>,
+    /// It holds a higher number of this store, and waits for an operator's word.
+    pub ahead: bool,
+    /// A token of its own let it in, not the one that all share.
+    pub own_token: bool,
+    /// It says that it is not ready because an operator ordered so.
+    pub drained: bool,
+    /// That order, while it stands.
+    pub drain: Option<Order>,
+}
+
+/// Requests in flight in one process, and its ceiling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Load {
+    /// At this moment.
+    pub in_flight: u64,
+    /// `None`: unlimited.
+    pub capacity: Option<u64>,
 }

@@ -11,6 +11,7 @@ mod dry_run;
 mod edit;
 mod edit_sent;
 mod frame;
+mod gateways;
 mod held;
 mod hour;
 mod ladder;
@@ -37,6 +38,7 @@ use crate::request_id::RequestId;
 use crate::state::AppState;
 
 pub(crate) use compartment::findings;
+pub(crate) use gateways::Made;
 pub(crate) use held::around;
 pub(crate) use live::PageStreams;
 pub(crate) use problem::PageError;
@@ -62,6 +64,7 @@ fn views() -> Router<AppState> {
         .route("/advice", get(advice::show))
         .route("/shadow", get(shadow::show))
         .route("/alerts", get(alerts::show))
+        .route("/gateways", get(gateways::show))
 }
 
 /// Every page.
@@ -71,6 +74,12 @@ pub(crate) fn router() -> Router<AppState> {
         .route("/compartments/{key}/undo", post(undo::change))
         .route("/compartments/{key}/rehearse", post(ladder::rehearse))
         .route("/alerts/silence", post(alerts::silence))
+        .route("/gateways/drain", post(gateways::drain))
+        .route("/gateways/revoke", post(gateways::revoke))
+        .route("/gateways/tokens", post(gateways::make_token))
+        .route("/gateways/tokens/revoke", post(gateways::revoke_token))
+        .route("/gateways/try-again", post(gateways::try_again))
+        .route("/gateways/go-back", post(gateways::go_back))
         .route("/compartments.csv", get(list::csv))
         .route("/compartments.json", get(list::json))
         .route("/live", get(live::stream))

@@ -186,13 +186,7 @@ fn look(heard: &Heard) -> Look<'_> {
 }
 
 fn row(view: fleet::GatewayView, heard: &Heard) -> GatewayRow {
-    let refused = view.refused.map(|refused| {
-        let line = |fault: &fleet::RefusedFault| match fault.value.as_str() {
-            "" => format!("{}: {}", fault.pointer, fault.detail),
-            value => format!("{} = {value}: {}", fault.pointer, fault.detail),
-        };
-        refused.errors.iter().map(line).collect::<Vec<_>>()
-    });
+    let refused = view.refused.map(|refused| lines(&refused.errors));
     let state = match (view.connected, refused) {
         (false, _) => GatewayState::Gone,
         (true, Some(lines)) => GatewayState::Refused(lines),
@@ -206,6 +200,15 @@ fn row(view: fleet::GatewayView, heard: &Heard) -> GatewayRow {
         generation: view.generation,
         seen_ms_ago: millis(heard.seen_ago),
     }
+}
+
+/// Broken rules, each with its path and value.
+pub(super) fn lines(errors: &[fleet::RefusedFault]) -> Vec<String> {
+    let line = |fault: &fleet::RefusedFault| match fault.value.as_str() {
+        "" => format!("{}: {}", fault.pointer, fault.detail),
+        value => format!("{} = {value}: {}", fault.pointer, fault.detail),
+    };
+    errors.iter().map(line).collect()
 }
 
 /// Trouble first.

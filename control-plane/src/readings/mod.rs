@@ -234,6 +234,11 @@ impl Readings {
         })
     }
 
+    /// How far the wall clock of this gateway is ahead; `None` when it never told.
+    pub fn skew_ms(&self, gateway: &str) -> Option<i64> {
+        self.with(|accounts| Some(accounts.known.get(gateway)?.skew_ms))
+    }
+
     fn account(&self, gateway: &str, now: Instant) -> Option<(Arc<str>, Arc<Mutex<Ledger>>)> {
         self.with(|accounts| accounts.of(gateway, now))
     }

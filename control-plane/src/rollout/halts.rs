@@ -130,6 +130,7 @@ pub(super) async fn safe(store: &Store, newest: u64) -> Result<Option<Outgoing>,
         epoch: store.epoch().to_owned(),
         parts: Arc::new(parts),
         attempt: 0,
+        may_go_back: false,
     }))
 }
 

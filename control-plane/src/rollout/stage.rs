@@ -67,6 +67,8 @@ struct Member {
     asked: Option<Instant>,
     /// How long its last answer took; `None` before the first.
     took: Option<Duration>,
+    /// An operator's word: its gateway may go back to this number.
+    word: Option<u64>,
 }
 
 /// All open streams, and the generations that are sent.
@@ -147,6 +149,7 @@ impl Stage {
             passed: false,
             asked: None,
             took: None,
+            word: None,
         });
         if runs_newest {
             self.prove();
@@ -256,17 +259,34 @@ impl Stage {
         by.max()
     }
 
-    /// The generation that this stream's gateway is to run.
-    pub(crate) fn target(&self, stream: u64) -> Option<&Outgoing> {
-        let allowed = || {
-            let member = self.members.iter().find(|member| member.stream == stream);
-            member.is_some_and(|member| member.allowed.is_some())
+    /// Lets a gateway go back to what it is to run; false when it is not connected.
+    pub(crate) fn give_word(&mut self, id: &str) -> bool {
+        let Some(at) = self.members.iter().position(|member| *member.id == *id) else {
+            return false;
         };
-        if self.halt.is_none() && (self.open || allowed()) {
-            Some(&self.newest)
-        } else {
-            self.safe.as_ref()
+        let stream = self.members.get(at).map_or(0, |member| member.stream);
+        let number = self.target(stream).map(|target| target.number);
+        if let Some(member) = self.members.get_mut(at) {
+            member.word = number;
         }
+        self.moved();
+        number.is_some()
+    }
+
+    /// The generation that this stream's gateway is to run.
+    pub(crate) fn target(&self, stream: u64) -> Option<Outgoing> {
+        let member = self.members.iter().find(|member| member.stream == stream);
+        let allowed = member.is_some_and(|member| member.allowed.is_some());
+        let target = if self.halt.is_none() && (self.open || allowed) {
+            &self.newest
+        } else {
+            self.safe.as_ref()?
+        };
+        let may_go_back = member.is_some_and(|member| member.word == Some(target.number));
+        Some(Outgoing {
+            may_go_back,
+            ..target.clone()
+        })
     }
 
     pub(crate) fn progress(&self) -> Progress {
@@ -374,6 +394,7 @@ mod tests {
             epoch: "e".into(),
             parts: Arc::new(Parts::of(bytes::Bytes::from_static(b"{}"))),
             attempt: 0,
+            may_go_back: false,
         }
     }
 

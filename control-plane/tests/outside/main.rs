@@ -15,6 +15,7 @@ mod contract;
 mod contradictions;
 mod drills;
 mod events;
+mod fleet;
 mod history;
 mod kill;
 mod limits;

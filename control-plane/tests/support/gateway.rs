@@ -76,14 +76,21 @@ impl Gateway {
         self.next().await.unwrap().unwrap()
     }
 
+    /// The next policy; what else comes down is skipped.
     pub(crate) async fn next(&mut self) -> Result<Option<PolicyPush>, Status> {
-        let message = self.down.message().await?;
-        Ok(message.map(|message| match message.message {
-            Some(to_gateway::Message::Policy(policy)) => policy,
-            Some(to_gateway::Message::Rehearse(_)) | None => {
-                unreachable!("another message than a policy")
+        loop {
+            match self.message().await? {
+                Some(to_gateway::Message::Policy(policy)) => return Ok(Some(policy)),
+                Some(_) => {}
+                None => return Ok(None),
             }
-        }))
+        }
+    }
+
+    /// Whatever comes down next.
+    pub(crate) async fn message(&mut self) -> Result<Option<to_gateway::Message>, Status> {
+        let message = self.down.message().await?;
+        Ok(message.and_then(|message| message.message))
     }
 
     /// The next rehearsal that is asked for; policies before it are passed over.

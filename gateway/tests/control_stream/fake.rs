@@ -138,8 +138,12 @@ impl Fake {
     }
 
     pub(crate) fn push(&self, push: PolicyPush) {
+        self.say(to_gateway::Message::Policy(push));
+    }
+
+    pub(crate) fn say(&self, message: to_gateway::Message) {
         let message = ToGateway {
-            message: Some(to_gateway::Message::Policy(push)),
+            message: Some(message),
         };
         let outbound = self
             .outbound

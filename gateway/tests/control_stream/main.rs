@@ -26,7 +26,8 @@ use gateway::{Config, Running, Source};
 use wire::Secret;
 use wire::parts::Parts;
 use wire::stream::proto::answer::Outcome;
-use wire::stream::proto::{Answer, Fault, PolicyPush};
+use wire::stream::proto::to_gateway::Message;
+use wire::stream::proto::{Answer, Drain, Fault, PolicyPush};
 
 const EPOCH: &str = "store-one";
 
@@ -51,6 +52,7 @@ fn push(generation: u64, limit: i64) -> PolicyPush {
         document: document.into_bytes().into(),
         epoch: EPOCH.to_owned(),
         parts: Vec::new(),
+        may_go_back: false,
     }
 }
 
@@ -248,6 +250,7 @@ fn large(generation: u64, limit: u32) -> (PolicyPush, Parts) {
         document: Bytes::new(),
         epoch: EPOCH.to_owned(),
         parts: Vec::new(),
+        may_go_back: false,
     };
     (push, Parts::of(document.into()))
 }
@@ -314,6 +317,64 @@ fn limits_never_travel_back_in_time() {
     fake.push(push(7, 9));
     assert_eq!(faults(fake.answer())[0].pointer, "/generation");
     assert_eq!((generation(&gateway), limit(&gateway)), (7, 5));
+}
+
+#[test]
+fn it_goes_back_on_a_word_alone_also_for_its_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fake, gateway) = connected(Some(dir.path()));
+    fake.push(push(9, 3));
+    assert!(is_running(&fake.answer()));
+    fake.push(push(4, 5));
+    let fault = faults(fake.answer()).remove(0);
+    assert_eq!(fault.pointer, "/generation");
+    assert!(fault.rule.contains("operator"), "{}", fault.rule);
+    let (_, metrics) = page(gateway.admin(), "/metrics");
+    assert!(metrics.contains("bulkhead_policy_held_back 1"), "{metrics}");
+    fake.push(PolicyPush {
+        may_go_back: true,
+        ..push(4, 5)
+    });
+    assert!(is_running(&fake.answer()));
+    assert_eq!((generation(&gateway), limit(&gateway)), (4, 5));
+    let (_, metrics) = page(gateway.admin(), "/metrics");
+    assert!(metrics.contains("bulkhead_policy_held_back 0"), "{metrics}");
+    drop((fake, gateway));
+    let fake = Fake::start(&token());
+    let gateway = gateway::start(config(fake.url(), Some(dir.path()))).unwrap();
+    assert_eq!(fake.hello().generation, 4);
+    assert_eq!(limit(&gateway), 5);
+}
+
+#[test]
+fn an_operators_drain_fails_the_probe_alone_and_is_taken_back() {
+    let (fake, gateway) = connected(None);
+    let ready = |gateway: &Running| page(gateway.admin(), "/readyz");
+    assert_eq!(ready(&gateway).0, 200);
+    let order = |drained| fake.say(Message::Drain(Drain { drained }));
+    let until = |drained: bool| while fake.report().drained != drained {};
+    order(true);
+    until(true);
+    let (status, why) = ready(&gateway);
+    assert!(
+        status == 503 && why.contains("drained by an operator"),
+        "{why}"
+    );
+    // It serves on: whoever still comes is not refused for it.
+    let mut client = TcpStream::connect(gateway.listen()[0]).unwrap();
+    client.set_read_timeout(Some(LONGEST)).unwrap();
+    client
+        .write_all(b"GET /none HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    // A limit still reaches it.
+    fake.push(push(2, 7));
+    assert!(is_running(&fake.answer()));
+    order(false);
+    until(false);
+    assert_eq!(ready(&gateway).0, 200);
 }
 
 #[test]

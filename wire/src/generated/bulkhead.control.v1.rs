@@ -127,6 +127,9 @@ pub struct Report {
     pub dropped_logs: u64,
     #[prost(uint64, tag = "12")]
     pub dropped_access_lines: u64,
+    /// Not ready, because an operator ordered so.
+    #[prost(bool, tag = "13")]
+    pub drained: bool,
     /// The newest rejections since the last report: a sample, bounded.
     #[prost(message, repeated, tag = "41")]
     pub newest: ::prost::alloc::vec::Vec<Rejected>,
@@ -369,7 +372,7 @@ pub struct Breaker {
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ToGateway {
-    #[prost(oneof = "to_gateway::Message", tags = "1, 2")]
+    #[prost(oneof = "to_gateway::Message", tags = "1, 2, 3, 4")]
     pub message: ::core::option::Option<to_gateway::Message>,
 }
 /// Nested message and enum types in `ToGateway`.
@@ -381,8 +384,24 @@ pub mod to_gateway {
         Policy(super::PolicyPush),
         #[prost(message, tag = "2")]
         Rehearse(super::Rehearse),
+        #[prost(message, tag = "3")]
+        Drain(super::Drain),
+        #[prost(message, tag = "4")]
+        Heartbeat(super::Heartbeat),
     }
 }
+/// Be not ready, or ready again: an operator's order. Nothing in flight is cut.
+#[allow(clippy::all)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Drain {
+    #[prost(bool, tag = "1")]
+    pub drained: bool,
+}
+/// Nothing to say, but alive. Sent when nothing else went down for a while; a gateway that has heard
+/// one ends a stream on which nothing comes for longer than that.
+#[allow(clippy::all)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Heartbeat {}
 /// A whole policy.
 #[allow(clippy::all)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -402,6 +421,9 @@ pub struct PolicyPush {
     /// In place of the document, in its order.
     #[prost(message, repeated, tag = "5")]
     pub parts: ::prost::alloc::vec::Vec<Part>,
+    /// An operator's word: the gateway may take it although it runs a higher number of this epoch.
+    #[prost(bool, tag = "6")]
+    pub may_go_back: bool,
 }
 /// A run of bytes of a document.
 #[allow(clippy::all)]

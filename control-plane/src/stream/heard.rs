@@ -1,0 +1,151 @@
+//! What a gateway says on its stream: answers, reports, rehearsals.
+//!
+//! Separate from what goes down because it is heard at any time and decides nothing about it. It
+//! must never take a gateway's word for another gateway's.
+
+use compartment::Figures;
+use telemetry::names::event;
+use wire::stream::proto::{Answer, Fault, Report, answer, from_gateway};
+use wire::stream::{faults_of, figures_of};
+
+use super::Link;
+use crate::clock;
+use crate::fleet::{Moment, RefusedFault, name_endpoints};
+use crate::readings::{Received, ReportMark, Taken, sorted};
+use crate::rollout::Answered;
+
+/// True for a fault that is about what the gateway holds, not about the document: it keeps a
+/// higher number of the same store.
+fn is_of_its_standing(fault: &Fault) -> bool {
+    matches!(fault.pointer.as_str(), "/generation" | "/epoch")
+}
+
+impl Link {
+    /// Takes one message; false ends the stream.
+    pub(super) fn take(&mut self, message: from_gateway::Message) -> bool {
+        match message {
+            from_gateway::Message::Hello(_) => false,
+            from_gateway::Message::Answer(answer) => self.answered(answer),
+            from_gateway::Message::Report(report) => self.reported(report),
+            from_gateway::Message::Rehearsed(told) => {
+                self.state.drills.told(&self.id, told);
+                true
+            }
+        }
+    }
+
+    fn answered(&mut self, answer: Answer) -> bool {
+        let Answer {
+            generation,
+            outcome,
+        } = answer;
+        let (fleet, now) = (&self.state.fleet, Moment::now());
+        if self.sent.is_some_and(|(sent, ..)| generation >= sent) {
+            self.answer_by = None;
+        }
+        match outcome {
+            Some(answer::Outcome::Missing(_)) if self.held.forget() => {
+                // The same once more, whole.
+                self.sent = None;
+                true
+            }
+            Some(answer::Outcome::Running(_) | answer::Outcome::AlreadyThere(_)) => {
+                (self.same_store, self.is_ahead) = (true, false);
+                self.running = generation;
+                self.held.runs();
+                self.state.watched.runs(&self.id, generation);
+                tracing::info!(
+                    gateway.id = %self.id,
+                    policy.generation = generation,
+                    "{}",
+                    event::POLICY_APPLIED
+                );
+                // First the list, then whoever is sent it next: nobody sees the rest run before.
+                let known = fleet.runs(self.stream, generation, now);
+                self.state
+                    .rollout
+                    .answered(self.stream, generation, Answered::Runs);
+                known
+            }
+            Some(answer::Outcome::Refused(refused)) => {
+                let faults = faults_of(refused);
+                let first = faults.first();
+                tracing::warn!(
+                    gateway.id = %self.id,
+                    policy.generation = generation,
+                    fault.pointer = first.map(|fault| fault.pointer.as_str()),
+                    fault.rule = first.map(|fault| fault.rule.as_str()),
+                    "{}",
+                    event::POLICY_REFUSED
+                );
+                let answer = if faults.iter().any(is_of_its_standing) {
+                    Answered::Stands
+                } else {
+                    Answered::Refused(faults.iter().cloned().map(RefusedFault::from).collect())
+                };
+                let known = fleet.refuses(self.stream, generation, faults, now);
+                self.state.rollout.answered(self.stream, generation, answer);
+                known
+            }
+            Some(answer::Outcome::Missing(_)) | None => false,
+        }
+    }
+
+    /// Newest figures to the fleet, what happened since the last ones to whoever follows it.
+    fn figured(&self, mark: &ReportMark, generation: u64, mut figures: Vec<Figures>) -> bool {
+        name_endpoints(&mut figures, &self.id);
+        let (figures, now, state) = (sorted(figures), Moment::now(), &self.state);
+        let received = Received {
+            at: now.at,
+            unix_ms: clock::unix_ms(),
+        };
+        match state.readings.take(&self.id, mark, &figures, received) {
+            // Another one that is newer counts already.
+            Taken::Late => true,
+            Taken::Readings(readings) => {
+                state.history.record(&readings);
+                state.alerts.observe(&readings);
+                state
+                    .watched
+                    .take(&self.id, mark, generation, &figures, received);
+                state.past.record(&readings);
+                let known = state.fleet.report(self.stream, generation, figures, now);
+                // Last: whoever is told that figures moved looks at the fleet.
+                state.live.record(&readings);
+                known
+            }
+        }
+    }
+
+    fn reported(&mut self, mut report: Report) -> bool {
+        let newest = std::mem::take(&mut report.newest);
+        self.state.newest.record(&self.id, newest, clock::unix_ms());
+        let generation = if self.same_store {
+            report.generation
+        } else {
+            0
+        };
+        let mark = ReportMark::of(&report);
+        let lost = [
+            report.dropped_spans,
+            report.dropped_logs,
+            report.dropped_access_lines,
+        ];
+        let lost = lost
+            .iter()
+            .fold(0_u64, |sum, count| sum.saturating_add(*count));
+        self.state.fleet.telemetry_dropped(self.stream, lost);
+        self.is_drained = report.drained;
+        let drained = report.drained;
+        self.state
+            .fleet
+            .about(self.stream, |about| about.drained = drained);
+        match figures_of(report) {
+            Ok(figures) => self.figured(&mark, generation, figures),
+            Err(error) => {
+                tracing::warn!(gateway.id = %self.id, %error, "a report is not understood");
+                false
+            }
+        }
+    }
+}
