@@ -121,7 +121,7 @@ impl Bounds {
 /// An upstream's body on its way to the client.
 #[derive(Debug)]
 pub(crate) struct Held {
-    parts: Option<Parts>,
+    pub(crate) parts: Option<Parts>,
     bounds: Bounds,
     /// `None`: something moved, and nobody has looked at a clock since.
     progress_us: Option<u64>,

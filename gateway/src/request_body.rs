@@ -97,6 +97,11 @@ impl Pump {
         state.source.is_none() && !left
     }
 
+    /// True when the client has said all of it.
+    pub(crate) fn is_read(&self) -> bool {
+        self.0.borrow().source.is_none()
+    }
+
     /// True when all that was read is here and can be sent again; the rest may still come.
     pub(crate) fn can_resend(&self) -> bool {
         let state = self.0.borrow();

@@ -81,8 +81,14 @@ impl Serve for Service {
         app::serve(self.core, connection, request)
     }
 
-    fn is_own(body: &AnswerBody) -> bool {
-        matches!(body, AnswerBody::Own(_))
+    fn leaves_request(body: &AnswerBody) -> bool {
+        match body {
+            AnswerBody::Own(_) => true,
+            AnswerBody::Held(held) => {
+                let pump = held.parts.as_ref().and_then(|parts| parts.pump.as_ref());
+                pump.is_some_and(|pump| !pump.is_read())
+            }
+        }
     }
 
     fn ends_at_us(body: &AnswerBody) -> u64 {

@@ -21,6 +21,8 @@ use crate::tenant::Who;
 
 /// Attempts of one request that are told.
 const CALLS_MAX: usize = 16;
+/// Steps of one fallback that are told.
+const FALLBACK_STEPS_MAX: usize = 8;
 
 /// What is known of the request's head, and what was tried for it.
 #[derive(Debug)]
@@ -36,7 +38,19 @@ pub(crate) struct Detail {
     /// What stood in.
     fallback: Option<&'static str>,
     calls: Vec<Call>,
+    steps: Vec<FallbackStep>,
     head_us: Option<u64>,
+}
+
+/// One step of a fallback.
+#[derive(Debug)]
+pub(crate) struct FallbackStep {
+    pub(crate) span_id: SpanId,
+    pub(crate) kind: &'static str,
+    pub(crate) began_us: u64,
+    pub(crate) ended_us: u64,
+    /// `None`: it is asked.
+    pub(crate) outcome: Option<&'static str>,
 }
 
 /// One attempt at an upstream.
@@ -48,6 +62,8 @@ pub(crate) struct Call {
     pub(crate) status: u16,
     pub(crate) error: Option<&'static str>,
     pub(crate) endpoint: Endpoint,
+    /// The step of a fallback that it is made for; `None`: for the request itself.
+    pub(crate) step: Option<SpanId>,
 }
 
 /// How it went.
@@ -102,6 +118,7 @@ impl Detail {
             compartment: None,
             fallback: None,
             calls: Vec::new(),
+            steps: Vec::new(),
             head_us: None,
         }
     }
@@ -111,9 +128,23 @@ impl Detail {
         self.fallback = fallback;
     }
 
-    pub(crate) fn calls(&mut self, call: Call) {
+    pub(crate) fn calls(&mut self, mut call: Call) {
+        let step = self.steps.last().filter(|step| step.outcome.is_none());
+        call.step = step.map(|step| step.span_id);
         if self.calls.len() < CALLS_MAX {
             self.calls.push(call);
+        }
+    }
+
+    pub(crate) fn step_begins(&mut self, step: FallbackStep) {
+        if self.steps.len() < FALLBACK_STEPS_MAX {
+            self.steps.push(step);
+        }
+    }
+
+    pub(crate) fn step_ends(&mut self, now_us: u64, outcome: &'static str) {
+        if let Some(step) = self.steps.last_mut() {
+            (step.ended_us, step.outcome) = (now_us, Some(outcome));
         }
     }
 
@@ -132,6 +163,11 @@ impl Detail {
         let tenant = lane.and_then(|(lane, who)| lane.0.people.name(*who));
         let route = lane.map(|(lane, _)| &lane.0.route.id);
         if let Some(context) = how.context.filter(|context| context.sampled) {
+            for step in &self.steps {
+                core.tell
+                    .telemetry
+                    .push(self.step_span(core, context, step));
+            }
             for call in &self.calls {
                 core.tell
                     .telemetry
@@ -210,6 +246,31 @@ impl Detail {
         }
     }
 
+    fn step_span(&self, core: &Core, context: Context, step: &FallbackStep) -> Record {
+        let mut all = Attributes(Vec::with_capacity(2));
+        all.put(a::FALLBACK, Some(step.kind.into()));
+        // Whoever left in the middle of it let it come to nothing.
+        all.put(
+            a::FALLBACK_OUTCOME,
+            Some(step.outcome.unwrap_or("left").into()),
+        );
+        Record {
+            kind: Kind::Internal,
+            name: Text::from(format!("fallback {}", step.kind)),
+            event: None,
+            context: Some(Context {
+                parent: Some(context.span_id),
+                span_id: step.span_id,
+                ..context
+            }),
+            trace_state: self.trace_state.clone(),
+            began_unix_ns: core.unix_ns(step.began_us),
+            ended_unix_ns: core.unix_ns(step.ended_us),
+            status: Status::Unset,
+            attributes: all.0,
+        }
+    }
+
     fn client_span(&self, core: &Core, context: Context, call: &Call, verb: Verb) -> Record {
         let mut all = Attributes(Vec::with_capacity(8));
         all.put(a::METHOD, Some(verb.as_str().into()));
@@ -249,7 +310,7 @@ impl Detail {
             name: Text::Fixed(name),
             event: None,
             context: Some(Context {
-                parent: Some(context.span_id),
+                parent: Some(call.step.unwrap_or(context.span_id)),
                 span_id: call.span_id,
                 ..context
             }),

@@ -18,7 +18,7 @@ use crate::http_stats::{Series, Verb};
 use crate::ids::{self, RequestId};
 use crate::reason::Reason;
 use crate::tenant::Who;
-use crate::told::{Call, Detail, Summary};
+use crate::told::{Call, Detail, FallbackStep, Summary};
 use crate::upstream::EndpointPool;
 
 /// One request on its way.
@@ -163,6 +163,7 @@ impl Trail {
             status: 0,
             error: None,
             endpoint: pool.target.endpoint.clone(),
+            step: None,
         };
         self.detail.as_ref()?.borrow_mut().calls(call);
         let own = Context { span_id, ..context };
@@ -171,6 +172,32 @@ impl Trail {
             .telemetry
             .propagates()
             .then(|| ids::traceparent_of(own))
+    }
+
+    /// A step of the fallback is asked; attempts until its end are its own.
+    pub(crate) fn step_begins(&self, kind: &'static str) {
+        let Some(detail) = self.sampled() else { return };
+        let now_us = self.core.now.read_us();
+        detail.borrow_mut().step_begins(FallbackStep {
+            span_id: (self.core.ids.next() | 1).to_be_bytes(),
+            kind,
+            began_us: now_us,
+            ended_us: now_us,
+            outcome: None,
+        });
+    }
+
+    /// What it came to: its answer has a head, or why there is none.
+    pub(crate) fn step_ends(&self, outcome: &'static str) {
+        if let Some(detail) = self.sampled() {
+            let now_us = self.core.now.read_us();
+            detail.borrow_mut().step_ends(now_us, outcome);
+        }
+    }
+
+    fn sampled(&self) -> Option<&RefCell<Detail>> {
+        self.context.filter(|context| context.sampled)?;
+        self.detail.as_deref()
     }
 
     /// The head of an answer came.

@@ -115,6 +115,7 @@ fn span(record: &Record, limits: &Batching) -> Option<Span> {
     let (kind, place) = match record.kind {
         Kind::Server => (SpanKind::Server, REMOTE_PARENT),
         Kind::Client => (SpanKind::Client, LOCAL_PARENT),
+        Kind::Internal => (SpanKind::Internal, LOCAL_PARENT),
         Kind::Log(_) => return None,
     };
     let Context {
@@ -155,7 +156,7 @@ fn span(record: &Record, limits: &Batching) -> Option<Span> {
 fn log(record: &Record, limits: &Batching) -> Option<LogRecord> {
     let severity_number = match record.kind {
         Kind::Log(severity) => severity,
-        Kind::Server | Kind::Client => return None,
+        Kind::Server | Kind::Client | Kind::Internal => return None,
     };
     let (attributes, dropped_attributes_count) = attributes(record, limits);
     let context = record.context;

@@ -179,6 +179,8 @@ pub mod attribute {
     pub const HOLD: &str = "bulkhead.permit.hold.duration";
     /// Which fallback answered.
     pub const FALLBACK: &str = "bulkhead.fallback";
+    /// What a step of it came to: `answered`, or why it could not.
+    pub const FALLBACK_OUTCOME: &str = "bulkhead.fallback.outcome";
     /// The id that the client is told.
     pub const REQUEST_ID: &str = "bulkhead.request.id";
     /// How often this request was tried before.

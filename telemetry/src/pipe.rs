@@ -159,7 +159,7 @@ impl Handle {
     pub fn push(&self, record: Record) {
         let Some(shared) = &self.0 else { return };
         match record.kind {
-            Kind::Server | Kind::Client => shared.spans.push(record),
+            Kind::Server | Kind::Client | Kind::Internal => shared.spans.push(record),
             Kind::Log(_) => shared.logs.push(record),
         }
     }

@@ -98,6 +98,8 @@ pub enum Kind {
     Server,
     /// A span: a request that was sent.
     Client,
+    /// A span: what was done by itself on the way.
+    Internal,
     /// A log record, by its severity as OTLP numbers it.
     Log(i32),
 }

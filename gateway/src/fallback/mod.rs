@@ -57,6 +57,7 @@ pub(crate) fn at_once(visit: &Visit, stop: &Stop, mut room: HeaderMap) -> Respon
     let first = lane.and_then(|lane| lane.0.route.fallback.steps.first());
     match first.map(|step| (step, &step.what)) {
         Some((step, What::Static(fixed))) => {
+            begins(visit, Kind::Static);
             let mut answer = fixed.answer(room);
             sign(visit, stop, Kind::Static, answer.headers_mut());
             answered(visit, step, visit.core.now.last_us());
@@ -68,9 +69,25 @@ pub(crate) fn at_once(visit: &Visit, stop: &Stop, mut room: HeaderMap) -> Respon
 
 /// The step has answered, asked since `began_us`.
 fn answered(visit: &Visit, step: &Step, began_us: u64) {
+    ends(visit, ANSWERED);
     let now_us = visit.core.now.last_us();
     step.stats.answered(now_us, now_us.saturating_sub(began_us));
     visit.core.outcomes().count_fallback(step.what.kind());
+}
+
+/// The outcome of a step that answered, where requests are told one by one.
+const ANSWERED: &str = "answered";
+
+fn begins(visit: &Visit, kind: Kind) {
+    if let Some(trail) = &visit.trail {
+        trail.step_begins(kind.as_str());
+    }
+}
+
+fn ends(visit: &Visit, outcome: &'static str) {
+    if let Some(trail) = &visit.trail {
+        trail.step_ends(outcome);
+    }
 }
 
 /// A step had no answer: the route's count and the process's go together.
@@ -96,10 +113,13 @@ pub(crate) async fn answer(
     if let Some(lane) = &lane {
         for step in &lane.0.route.fallback.steps {
             let began_us = visit.core.now.last_us();
+            begins(visit, step.what.kind());
             let given = match &step.what {
                 What::Stale { .. } => stored(visit, kept.as_deref(), &mut room),
                 // Boxed, as all that is rare: every request carries the size of this future.
                 What::Upstream(_) => {
+                    // Before the answer takes what is told of the request along with its body.
+                    visit.stopped(stop, Some(Kind::Upstream));
                     let core = Rc::clone(&visit.core);
                     let mut ask = other::Ask::new(&core, &step.stats);
                     let given = Box::pin(other::ask(visit, lane, kept.as_deref())).await;
@@ -119,10 +139,12 @@ pub(crate) async fn answer(
                     (*answer, true)
                 }
                 Given::Missed(why) => {
+                    ends(visit, why.as_str());
                     missed_by(&visit.core, &step.stats, kind, why);
                     continue;
                 }
                 Given::Over(stop) => {
+                    ends(visit, Miss::Client.as_str());
                     missed_by(&visit.core, &step.stats, kind, Miss::Client);
                     visit.count(&stop);
                     return (visit.refuse(&stop, room), false);

@@ -183,6 +183,7 @@ fn admit(core: &Rc<Core>, other: &OnRoute, class: Class) -> Option<Slots> {
 }
 
 fn pass_on(visit: &mut Visit, other: &OnRoute, reply: Reply, exchange: Exchange) -> Given {
+    super::ends(visit, super::ANSWERED);
     match answer::of(visit, other, reply, exchange) {
         Ok(answer) => Given::Held(Box::new(answer)),
         Err(stop) => Given::Over(stop),

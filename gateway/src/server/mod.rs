@@ -61,8 +61,9 @@ pub(crate) trait Serve: Clone + 'static {
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Self::Body>> + 'static;
 
-    /// True when nobody is left who reads the request's body.
-    fn is_own(body: &Self::Body) -> bool;
+    /// True when the request's body has not ended and may never be read to its end: nobody is
+    /// left who would, or the answer came before it.
+    fn leaves_request(body: &Self::Body) -> bool;
 
     /// When an answer ends at the latest, whether its body is looked at or not.
     fn ends_at_us(body: &Self::Body) -> u64;
@@ -183,7 +184,7 @@ async fn answer<S: Serve>(
         }
     };
     // hyper would read on only so far; whoever sends the rest must not take it for a new request.
-    let cut_short = running.is_body_open() && S::is_own(response.body());
+    let cut_short = running.is_body_open() && S::leaves_request(response.body());
     let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     if cut_short || (running.is_last_answer() && !switches) {
         response

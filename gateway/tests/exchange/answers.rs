@@ -184,3 +184,81 @@ fn a_connection_that_hammers_is_answered_later_and_nobody_else() {
     bench.stub.open();
     bench.is_at_rest();
 }
+
+/// A connection is used on, or its last answer has said that it ends.
+fn goes_on(client: &mut Client, last: &Answer) -> bool {
+    if last.field("connection") == Some("close") {
+        assert!(client.is_closed(), "it was said to end");
+        return false;
+    }
+    client.send(get("/two", "ok"));
+    let next = client.answer();
+    assert_eq!((next.status, next.body.as_str()), (200, "ok"));
+    true
+}
+
+#[test]
+fn early_answers_to_uploads_do_not_break_the_connection_they_came_on() {
+    let bench = bench(&[("one", ""), ("two", "compartment = { limit = 9 }")]);
+    let mut held = bench.send(get("/one", "hold-body"));
+    assert_eq!(held.head().status, 200);
+    let upload = |path: &str, script: &str, length: usize| {
+        let length_field = format!("content-length: {length}\r\n");
+        request("POST", path, script, &length_field) + &"z".repeat(length)
+    };
+    // All of it is sent before the answer is looked at; refused by us, answered early by the
+    // upstream, and larger than the room of any socket.
+    for (path, script, length, status, stays) in [
+        ("/one", "ok", 1_000, 503, true),
+        ("/two", "early-reads", 1_000, 200, true),
+        ("/one", "ok", 900_000, 503, false),
+        ("/two", "early-reads", 900_000, 200, false),
+    ] {
+        for _ in 0..5 {
+            let mut client = bench.send(upload(path, script, length));
+            let answer = client.answer();
+            assert_eq!(
+                (answer.status, answer.whole),
+                (status, true),
+                "{path} {length}"
+            );
+            let went_on = goes_on(&mut client, &answer);
+            assert!(went_on || !stays, "{path} {length}: closed without need");
+        }
+    }
+    drop(held);
+    bench.stub.open();
+    bench.is_at_rest();
+}
+
+#[test]
+fn an_upload_that_waits_for_leave_gets_it_or_its_answer() {
+    let bench = bench(&[("one", ""), ("two", "compartment = { limit = 9 }")]);
+    let mut held = bench.send(get("/one", "hold-body"));
+    assert_eq!(held.head().status, 200);
+    let waits = "content-length: 5\r\nexpect: 100-continue\r\n";
+    let mut allowed = bench.send(request("POST", "/two", "ok", waits));
+    assert_eq!(allowed.head().status, 100);
+    allowed.send("12345");
+    let answer = allowed.answer();
+    assert_eq!(answer.status, 200);
+    assert!(goes_on(&mut allowed, &answer));
+    assert_eq!(
+        bench
+            .stub
+            .seen()
+            .iter()
+            .filter(|seen| seen.body == b"12345")
+            .count(),
+        1
+    );
+    // Refused, it is told so at once: nothing of the body was asked for, and none of it is taken
+    // for the next request.
+    let mut refused = bench.send(request("POST", "/one", "ok", waits));
+    let answer = refused.answer();
+    assert_eq!((answer.status, answer.reason()), (503, Some("route_full")));
+    assert!(!goes_on(&mut refused, &answer), "the body may come or not");
+    drop(held);
+    bench.stub.open();
+    bench.is_at_rest();
+}

@@ -345,3 +345,35 @@ fn head_is_answered_from_what_get_was() {
     drop(held);
     bench.is_at_rest();
 }
+
+#[test]
+fn who_asks_for_no_stored_answer_or_a_younger_one_gets_none() {
+    let patient = STALE.replace("300ms\"", "300ms\"\nbody_idle = \"20s\"");
+    let bench = bench(&[("one", &(patient + STATIC))]);
+    bench.ask(get("/one", "ok"));
+    let held = fill(&bench);
+    let given = |control: &str| {
+        let answer = bench.ask(request("GET", "/one", "ok", control));
+        answer.field("x-bulkhead-fallback").unwrap().to_owned()
+    };
+    assert_eq!(given(""), "stale");
+    for control in [
+        "no-cache",
+        "no-store",
+        "min-fresh=1",
+        "max-age=60, no-cache",
+    ] {
+        assert_eq!(
+            given(&format!("cache-control: {control}\r\n")),
+            "static",
+            "{control}"
+        );
+    }
+    // In whole seconds, as ages are told.
+    eventually("it to be older than nothing", || {
+        given("cache-control: max-age=0\r\n") == "static"
+    });
+    assert_eq!(given("cache-control: max-age=60\r\n"), "stale");
+    drop(held);
+    bench.is_at_rest();
+}

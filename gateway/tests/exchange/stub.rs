@@ -201,7 +201,10 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
             log.seen.len() - 1
         };
         let step = shared.script(&head);
-        if !matches!(step.as_str(), "unread" | "early" | "answer-first") {
+        if !matches!(
+            step.as_str(),
+            "unread" | "early" | "early-reads" | "answer-first"
+        ) {
             let Some(body) = read_body(&mut reader, &head) else {
                 shared.log.lock().unwrap().gone += 1;
                 return;
@@ -211,6 +214,10 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
         let Some(reply) = reply(&step) else {
             let goes_on = match step.as_str() {
                 "answer-first" => answer_first(&mut reader, &head, &mut stream, shared),
+                "early-reads" => {
+                    let whole = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                    stream.write_all(whole).is_ok() && read_body(&mut reader, &head).is_some()
+                }
                 step => step_by_hand(step, &mut stream, shared),
             };
             if !goes_on {

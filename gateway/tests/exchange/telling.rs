@@ -178,6 +178,77 @@ fn a_refusal_is_told_with_its_reason_and_what_is_not_kept_is_not() {
 }
 
 #[test]
+fn every_step_of_a_fallback_is_a_span_with_what_it_came_to() {
+    let collector = Collector::start(Manner::Takes);
+    let exporter = exporter(&collector, &[]);
+    let ladder = "compartment = { limit = 1 }\n\
+                  [[routes.fallback]]\nkind = \"stale\"\nmax_age = \"60s\"\n\
+                  [[routes.fallback]]\nkind = \"upstream\"\nupstream = \"other\"\nlimit = 2\n\
+                  [[routes.fallback]]\nkind = \"static\"\nstatus = 203\nbody = \"fixed\"\n";
+    let fixed = "compartment = { limit = 0 }\n\
+                 [[routes.fallback]]\nkind = \"static\"\nstatus = 203\nbody = \"fixed\"\n";
+    let routes = [("one", ladder), ("two", fixed)];
+    let bench = bench_telling("", &routes, telling(&exporter));
+    let mut held = bench.send(traced("/one", "hold-body", "00"));
+    assert_eq!(held.head().status, 200);
+    for (path, script, status, steps) in [
+        (
+            "/one",
+            "500",
+            203,
+            &[
+                ("stale", "nothing_stored"),
+                ("upstream", "status_5xx"),
+                ("static", "answered"),
+            ][..],
+        ),
+        (
+            "/one",
+            "ok",
+            200,
+            &[("stale", "nothing_stored"), ("upstream", "answered")],
+        ),
+        ("/two", "ok", 203, &[("static", "answered")]),
+    ] {
+        collector.got.lock().unwrap().spans.clear();
+        assert_eq!(
+            bench.ask(traced(path, script, "01")).status,
+            status,
+            "{script}"
+        );
+        let asks = steps.iter().any(|(kind, _)| *kind == "upstream");
+        let count = 1 + steps.len() + usize::from(asks);
+        eventually("its spans", || {
+            collector.got.lock().unwrap().spans.len() == count
+        });
+        let got = collector.got.lock().unwrap();
+        let of = |kind| got.spans.iter().filter(move |span| span.kind == kind);
+        let server = of(2).next().unwrap();
+        let last = steps.last().unwrap().0;
+        assert_eq!(attributes(server)["bulkhead.fallback"], last);
+        assert!(attributes(server).contains_key("bulkhead.reason"));
+        let told: Vec<_> = of(1).collect();
+        for (span, (kind, outcome)) in told.iter().zip(steps) {
+            let attributes = attributes(span);
+            assert_eq!(span.name, format!("fallback {kind}"));
+            assert_eq!(attributes["bulkhead.fallback"], *kind);
+            assert_eq!(attributes["bulkhead.fallback.outcome"], *outcome);
+            assert_eq!(span.parent_span_id, server.span_id);
+            assert!(span.start_time_unix_nano <= span.end_time_unix_nano);
+        }
+        // The attempt at the other upstream is the step's, and that upstream is told so.
+        let by_kind = |name: &str| told.iter().find(|span| span.name.ends_with(name));
+        assert_eq!(of(3).count(), usize::from(asks));
+        for call in of(3) {
+            assert_eq!(call.parent_span_id, by_kind("upstream").unwrap().span_id);
+            let sent = format!("traceparent: 00-{TRACE}-{}-01", hex(&call.span_id));
+            let arrived = bench.stub.seen().pop().unwrap().head.to_ascii_lowercase();
+            assert!(arrived.contains(&sent), "{sent} in {arrived}");
+        }
+    }
+}
+
+#[test]
 fn names_of_callers_make_no_series() {
     let bench = bench(&[("one", ""), ("two", "")]);
     let lines = |bench: &Bench| {

@@ -110,7 +110,7 @@ impl Serve for Script {
         }
     }
 
-    fn is_own(_: &ScriptBody) -> bool {
+    fn leaves_request(_: &ScriptBody) -> bool {
         true
     }
 
