@@ -138,6 +138,12 @@ pub(crate) struct SteeringArgs {
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true,
           value_name = "BOOL")]
     behind_tls_proxy: Option<String>,
+    /// Certificate of the dashboard's port, with what leads to its root (PEM); SIGHUP reads it again
+    #[arg(long, value_name = "FILE")]
+    dashboard_tls_cert: Option<String>,
+    /// Its key (PEM)
+    #[arg(long, value_name = "FILE")]
+    dashboard_tls_key: Option<String>,
     /// Tenants with figures of their own in the history; the others are summed [default: 200]
     #[arg(long, value_name = "N")]
     history_tenants: Option<String>,
@@ -197,6 +203,9 @@ pub(crate) struct GatewayArgs {
     /// The control plane to dial; may be given several times: the next is dialled when one fails
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     control_plane: Vec<String>,
+    /// Roots that are believed for https:// (PEM) [default: the system's]
+    #[arg(long, value_name = "FILE")]
+    control_plane_ca: Option<String>,
     /// File with the gateway's token, instead of BULKHEAD_GATEWAY_TOKEN
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
@@ -272,6 +281,8 @@ impl SteeringArgs {
             ("database_url", &self.database_url),
             ("no_login", &self.no_login),
             ("behind_tls_proxy", &self.behind_tls_proxy),
+            ("dashboard_tls_cert", &self.dashboard_tls_cert),
+            ("dashboard_tls_key", &self.dashboard_tls_key),
             ("alert_webhook", &self.alerts.alert_webhook),
             ("ticket_webhook", &self.alerts.ticket_webhook),
             ("alert_secret_file", &self.alerts.alert_secret_file),
@@ -300,6 +311,7 @@ impl UpArgs {
 impl GatewayArgs {
     pub(crate) fn flags(&self) -> Flags {
         let own = given(&[
+            ("control_plane_ca", &self.control_plane_ca),
             ("token_file", &self.token_file),
             ("state_dir", &self.state_dir),
             ("id", &self.id),

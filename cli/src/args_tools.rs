@@ -15,6 +15,9 @@ pub(crate) struct ClientArgs {
     /// The control plane, or BULKHEAD_SERVER [default: http://127.0.0.1:8081]
     #[arg(long, value_name = "URL", global = true)]
     pub(crate) server: Option<String>,
+    /// Roots that are believed for https:// (PEM), or BULKHEAD_SERVER_CA [default: the system's]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
     /// An API token; better in BULKHEAD_TOKEN, which no list of processes shows
     #[arg(long, value_name = "TOKEN", hide_default_value = true, global = true)]
     pub(crate) token: Option<String>,
@@ -124,6 +127,9 @@ pub(crate) enum Listed {
 pub(crate) struct HealthArgs {
     /// For example http://127.0.0.1:9901/readyz
     pub(crate) url: String,
+    /// Roots that are believed for https:// (PEM) [default: the system's]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
     /// Longest wait
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = span)]
     pub(crate) timeout: std::time::Duration,

@@ -25,6 +25,7 @@ pub(crate) fn health(args: &HealthArgs) -> Result<(), Failure> {
     let answer = ask(Ask {
         method: Method::GET,
         url: &args.url,
+        ca: args.ca.as_deref(),
         headers: Vec::new(),
         body: None,
         longest: args.timeout,

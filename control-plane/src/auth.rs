@@ -26,6 +26,16 @@ const PUBLIC: [&str; 1] = ["/api/v1/openapi.json"];
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
+/// The connection is TLS's; set by the accept loop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OverTls;
+
+/// True on plain loopback, the one place where nothing is encrypted and nothing needs to be: beyond
+/// it there is TLS, here or before us, or we would not have started.
+pub(crate) fn is_plain(extensions: &http::Extensions, host: &str) -> bool {
+    is_loopback_name(host) && extensions.get::<OverTls>().is_none()
+}
+
 /// Who calls, as far as we know. In every request behind the guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {

@@ -12,6 +12,7 @@ use crate::StartError;
 use crate::alerts::AlertConfig;
 use crate::history::HistorySettings;
 use crate::store::DatabaseUrl;
+use crate::tls::TlsFiles;
 
 /// Everything that `start` needs to know.
 #[derive(Clone, Debug)]
@@ -32,6 +33,10 @@ pub struct Config {
     pub import_document: Option<Loaded>,
     /// A proxy before the dashboard speaks TLS: allows an address beyond loopback.
     pub behind_tls_proxy: bool,
+    /// What the dashboard's port proves itself with; `None`: it speaks plainly.
+    pub tls: Option<TlsFiles>,
+    /// Opens a second port, on loopback and plain, for the stream of a gateway in this process.
+    pub loopback_stream: bool,
     /// When somebody is woken, and where that is told.
     pub alerts: AlertConfig,
     /// How much of what was measured is kept.
@@ -48,7 +53,7 @@ impl Config {
         if self.no_login {
             return Err(StartError::OpenBeyondLoopback(self.dashboard));
         }
-        if !self.behind_tls_proxy {
+        if !self.behind_tls_proxy && self.tls.is_none() {
             return Err(StartError::PlainBeyondLoopback(self.dashboard));
         }
         Ok(())
@@ -59,7 +64,11 @@ impl Config {
 mod tests {
     use super::*;
 
-    fn config(dashboard: &str, no_login: bool, behind_tls_proxy: bool) -> Config {
+    fn config(dashboard: &str, no_login: bool, behind_tls_proxy: bool, tls: bool) -> Config {
+        let tls = tls.then(|| TlsFiles {
+            cert: "cert.pem".into(),
+            key: "key.pem".into(),
+        });
         Config {
             database_url: "sqlite://never.db".into(),
             dashboard: dashboard.parse().unwrap(),
@@ -69,6 +78,8 @@ mod tests {
             import: None,
             import_document: None,
             behind_tls_proxy,
+            tls,
+            loopback_stream: false,
             alerts: AlertConfig::default(),
             history: HistorySettings::default(),
             telemetry: telemetry::Handle::default(),
@@ -77,16 +88,26 @@ mod tests {
 
     #[test]
     fn beyond_loopback_needs_a_login_and_tls() {
-        for (dashboard, no_login, proxy, fine) in [
-            ("127.0.0.1:0", true, false, true),
-            ("[::1]:0", true, false, true),
-            ("0.0.0.0:0", false, true, true),
-            ("0.0.0.0:0", false, false, false),
-            ("0.0.0.0:0", true, true, false),
-            ("192.0.2.1:8081", true, false, false),
+        for (dashboard, no_login, proxy, tls, fine) in [
+            ("127.0.0.1:0", true, false, false, true),
+            ("[::1]:0", true, false, true, true),
+            ("0.0.0.0:0", false, true, false, true),
+            ("0.0.0.0:0", false, false, true, true),
+            ("0.0.0.0:0", false, false, false, false),
+            ("0.0.0.0:0", true, true, true, false),
+            ("192.0.2.1:8081", true, false, false, false),
         ] {
-            let outcome = config(dashboard, no_login, proxy).check();
-            assert_eq!(outcome.is_ok(), fine, "{dashboard} {no_login} {proxy}");
+            let outcome = config(dashboard, no_login, proxy, tls).check();
+            assert_eq!(
+                outcome.is_ok(),
+                fine,
+                "{dashboard} {no_login} {proxy} {tls}"
+            );
+        }
+        let refused = config("0.0.0.0:0", false, false, false).check();
+        let words = refused.unwrap_err().to_string();
+        for way in ["--dashboard-tls-cert", "--behind-tls-proxy"] {
+            assert!(words.contains(way), "{words}");
         }
     }
 }

@@ -31,12 +31,14 @@ mod serve;
 mod session;
 pub mod sizing;
 mod sse;
+mod start_error;
 mod state;
 pub mod store;
 mod stream;
+mod tls;
 mod watched;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -50,10 +52,12 @@ use tokio_util::task::TaskTracker;
 pub use api::{CHANGE_BYTES_MAX, DOCUMENT_BYTES_MAX};
 pub use compartment::policy;
 pub use config::Config;
+pub use start_error::StartError;
 pub use state::AppState;
+pub use tls::{TlsFiles, TlsFilesError};
 pub use wire::{Secret, SecretError, document};
 
-use store::{Store, StoreError};
+use store::Store;
 
 /// Threads that serve pages, API and streams.
 const WORKERS: usize = 2;
@@ -62,71 +66,15 @@ const BLOCKING_MAX: usize = 8;
 /// Longest wait for streams and writes when the process goes down.
 const STOP_MAX: Duration = Duration::from_secs(3);
 
-/// Why the control plane does not start. One line each; nothing was damaged.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// Everybody on the network could change limits.
-    #[error(
-        "dashboard = {0}: without a login the dashboard listens on loopback only; leave out \
-         --no-login, or use 127.0.0.1"
-    )]
-    OpenBeyondLoopback(SocketAddr),
-    /// Tokens would cross the network in the clear.
-    #[error(
-        "dashboard = {0}: beyond loopback the dashboard needs TLS: put a proxy that speaks it \
-         in front and say --behind-tls-proxy"
-    )]
-    PlainBeyondLoopback(SocketAddr),
-    /// Most often another process that listens there.
-    #[error("dashboard = {address}: cannot listen there")]
-    Bind {
-        /// Where.
-        address: SocketAddr,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The policy file for an empty store cannot be read.
-    #[error("cannot read the policy {name}")]
-    ImportFile {
-        /// Which.
-        name: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The policy file for an empty store breaks rules.
-    #[error("the policy {name} is refused:\n{rules}")]
-    Import {
-        /// Which.
-        name: String,
-        /// Every broken rule, one a line.
-        rules: String,
-    },
-    /// A policy on the command line that nobody would be served by.
-    #[error(
-        "the store holds generation {newest}, which differs from the command line (--upstream, \
-         --limit, --shadow): nothing was changed. They make a policy only while the store is \
-         empty: take another --data-dir, leave them out, or publish a policy with \
-         `bulkhead apply -f FILE`"
-    )]
-    Differs {
-        /// The newest generation.
-        newest: u64,
-    },
-    /// No random numbers for a token.
-    #[error(transparent)]
-    Secret(#[from] SecretError),
-    /// No threads.
-    #[error("cannot start the control plane's threads")]
-    Threads(#[source] std::io::Error),
-}
+/// Where the gateways' stream is.
+const STREAM_PATH: &str = "/bulkhead.control.v1.Control/{method}";
 
 /// A control plane that serves; stopped when dropped.
 #[derive(Debug)]
 pub struct Running {
     dashboard: SocketAddr,
+    loopback_stream: Option<SocketAddr>,
+    certificate: Option<tls::Certificate>,
     gateway_token: Secret,
     stopping: CancellationToken,
     thread: Option<JoinHandle<()>>,
@@ -136,6 +84,25 @@ impl Running {
     /// Where the dashboard listens.
     pub fn dashboard(&self) -> SocketAddr {
         self.dashboard
+    }
+
+    /// Where a gateway of this process finds its stream, when that was asked for.
+    pub fn loopback_stream(&self) -> Option<SocketAddr> {
+        self.loopback_stream
+    }
+
+    /// Reads the certificate's files again. One that breaks leaves what works.
+    pub fn reload(&self) {
+        let Some(certificate) = &self.certificate else {
+            return;
+        };
+        match certificate.reload() {
+            Ok(()) => tracing::info!("the dashboard's certificate was read again"),
+            Err(error) => tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the dashboard's certificate stays as it was"
+            ),
+        }
     }
 
     /// What a gateway must show to be enrolled.
@@ -166,14 +133,23 @@ impl Drop for Running {
 /// that is not a runtime's.
 pub fn start(config: Config) -> Result<Running, StartError> {
     config.check()?;
-    let address = config.dashboard;
+    let certificate = config
+        .tls
+        .as_ref()
+        .map(tls::Certificate::open)
+        .transpose()?;
     // First of all: a second process on the same port must not touch the store.
-    let listener = TcpListener::bind(address)
-        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-        .map_err(|source| StartError::Bind { address, source })?;
-    let dashboard = listener
-        .local_addr()
-        .map_err(|source| StartError::Bind { address, source })?;
+    let (listener, dashboard) = bind(config.dashboard)?;
+    let stream = config
+        .loopback_stream
+        .then(|| bind((Ipv4Addr::LOCALHOST, 0).into()))
+        .transpose()?;
+    let (stream, loopback_stream) = stream.unzip();
+    let ports = Ports {
+        dashboard: listener,
+        certificate: certificate.clone(),
+        stream,
+    };
     let gateway_token = match &config.gateway_token {
         Some(token) => token.clone(),
         None => Secret::random()?,
@@ -189,7 +165,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let (ready, started) = sync_channel(1);
     let (stop, token) = (stopping.clone(), gateway_token.clone());
     let run = move || {
-        runtime.block_on(run(config, listener, token, stop, ready));
+        runtime.block_on(run(config, ports, token, stop, ready));
         runtime.shutdown_timeout(STOP_MAX);
     };
     let thread = std::thread::Builder::new()
@@ -198,6 +174,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let thread = Some(thread.map_err(StartError::Threads)?);
     let running = Running {
         dashboard,
+        loopback_stream,
+        certificate,
         gateway_token,
         stopping,
         thread,
@@ -211,14 +189,36 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     }
 }
 
+/// What this process listens on.
+struct Ports {
+    dashboard: TcpListener,
+    certificate: Option<tls::Certificate>,
+    /// For the stream of a gateway in this process alone.
+    stream: Option<TcpListener>,
+}
+
+fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let bound = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    });
+    bound.map_err(|source| StartError::Bind { address, source })
+}
+
 async fn run(
     config: Config,
-    listener: TcpListener,
+    ports: Ports,
     gateway_token: Secret,
     stopping: CancellationToken,
     ready: SyncSender<Result<(), StartError>>,
 ) {
-    let (state, listener) = match open(&config, listener, gateway_token, &stopping).await {
+    let Ports {
+        dashboard,
+        certificate,
+        stream,
+    } = ports;
+    let (state, listener) = match open(&config, dashboard, gateway_token, &stopping).await {
         Ok(opened) => opened,
         Err(error) => {
             let _gone = ready.send(Err(error));
@@ -244,8 +244,14 @@ async fn run(
         .clone()
         .run(state.rollout.clone(), stopping.clone());
     let observed = observed::Observed::new(config.telemetry, &state);
-    let serving = serve::serve(listener, router(state.clone(), observed), stopping);
-    tokio::join!(rollout, alerts, serving);
+    let serving = serve::serve(
+        listener,
+        certificate,
+        router(state.clone(), observed),
+        stopping.clone(),
+    );
+    let beside = beside(stream, state.clone(), stopping);
+    tokio::join!(rollout, alerts, serving, beside);
     state.tasks.close();
     let ended = async {
         state.tasks.wait().await;
@@ -256,6 +262,18 @@ async fn run(
     };
     if tokio::time::timeout(STOP_MAX, ended).await.is_err() {
         tracing::warn!("the control plane ended with work under way");
+    }
+}
+
+/// Serves the stream of a gateway in this process, and nothing else.
+async fn beside(listener: Option<TcpListener>, state: AppState, stopping: CancellationToken) {
+    let Some(listener) = listener else { return };
+    match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => {
+            let router = Router::new().route_service(STREAM_PATH, stream::service(state));
+            serve::serve(listener, None, router, stopping).await;
+        }
+        Err(error) => tracing::error!(%error, "the stream of this process is not served"),
     }
 }
 
@@ -324,9 +342,6 @@ fn router(state: AppState, observed: Arc<observed::Observed>) -> Router {
         // How long all of that took.
         .layer(middleware::from_fn_with_state(observed, observed::around))
         // The stream has a token of its own and passes none of the layers above.
-        .route_service(
-            "/bulkhead.control.v1.Control/{method}",
-            stream::service(state.clone()),
-        )
+        .route_service(STREAM_PATH, stream::service(state.clone()))
         .with_state(state)
 }

@@ -17,16 +17,22 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
-use crate::auth::Peer;
+use crate::auth::{OverTls, Peer};
+use crate::tls::Certificate;
 
 /// Most connections at once.
 pub(crate) const CONNECTIONS_MAX: usize = 2_000;
+/// TLS handshakes at once, a part of the places: who is through keeps room.
+pub(crate) const HANDSHAKES_MAX: usize = 500;
+/// Longest time for one, the wait for its turn included.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Longest time for a request's head.
 const HEAD_MAX: Duration = Duration::from_secs(10);
 /// Longest head.
@@ -42,8 +48,17 @@ const DRAIN_MAX: Duration = Duration::from_secs(2);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `stopping`, and a little longer what is under way.
-pub(crate) async fn serve(listener: TcpListener, router: Router, stopping: CancellationToken) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    certificate: Option<Certificate>,
+    router: Router,
+    stopping: CancellationToken,
+) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let secure = certificate.map(|certificate| Secure {
+        certificate,
+        turns: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
+    });
     let mut connections = JoinSet::new();
     loop {
         // Nothing is lost by a cancelled arm: an accept that did not finish accepted nobody.
@@ -59,9 +74,10 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, stopping: Cance
                 match accepted {
                     Ok((stream, peer)) => {
                         let (router, stopping) = (router.clone(), stopping.clone());
+                        let secure = secure.clone();
                         connections.spawn(async move {
                             let _place = place;
-                            connection(stream, peer, router, stopping).await;
+                            accepted_one(stream, secure, peer, router, stopping).await;
                         });
                     }
                     Err(error) => {
@@ -78,18 +94,53 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, stopping: Cance
     let _cut = tokio::time::timeout(DRAIN_MAX, drained).await;
 }
 
-async fn connection(
+/// What a port needs for handshakes.
+#[derive(Clone, Debug)]
+struct Secure {
+    certificate: Certificate,
+    turns: Arc<Semaphore>,
+}
+
+async fn accepted_one(
     stream: TcpStream,
+    secure: Option<Secure>,
     peer: SocketAddr,
     router: Router,
     stopping: CancellationToken,
 ) {
     // A pushed policy must not wait for a full segment.
     let _best_effort = stream.set_nodelay(true);
+    let Some(secure) = secure else {
+        return connection(stream, false, peer, router, stopping).await;
+    };
+    let handshake = async {
+        let _turn = secure.turns.acquire().await.ok()?;
+        secure.certificate.acceptor().accept(stream).await.ok()
+    };
+    // Nothing is lost by a cancelled arm: who is not through with the handshake asked for nothing.
+    let through = tokio::select! {
+        () = stopping.cancelled() => return,
+        through = tokio::time::timeout(HANDSHAKE_MAX, handshake) => through,
+    };
+    if let Ok(Some(stream)) = through {
+        connection(stream, true, peer, router, stopping).await;
+    }
+}
+
+async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    over_tls: bool,
+    peer: SocketAddr,
+    router: Router,
+    stopping: CancellationToken,
+) {
     let asked = Arc::new(AtomicBool::new(false));
     let service = service_fn(|mut request: hyper::Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
         request.extensions_mut().insert(Peer(peer));
+        if over_tls {
+            request.extensions_mut().insert(OverTls);
+        }
         let mut router = router.clone();
         async move { Ok::<_, Infallible>(infallible(router.call(request.map(Body::new)).await)) }
     });

@@ -38,10 +38,6 @@ pub struct Config {
 
 /// Where policies come from.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one in a process, and it is moved once"
-)]
 pub enum Source {
     /// A file, read at the start and again on every reload.
     File(PathBuf),
@@ -49,8 +45,11 @@ pub enum Source {
     Document(Loaded),
     /// Control planes of one store, of which one is dialled.
     ControlPlane {
-        /// Each `http://HOST:PORT`. The first that answers is kept until it fails; then the next.
+        /// Each `http://HOST:PORT` or `https://HOST:PORT`. The first that answers is kept until it
+        /// fails; then the next.
         urls: Vec<String>,
+        /// A file with the roots that are believed for https; `None`: the system's.
+        ca: Option<PathBuf>,
         /// Proves to the control plane that this gateway may read the policy.
         token: Secret,
         /// Where the last good policy is kept; `None`: nowhere, so a start needs the control plane.

@@ -3,12 +3,11 @@
 //! Separate so that the order is tested without a network. It must never leave a control plane
 //! that answers for one that is named before it: a gateway that flaps is told everything twice.
 
+use std::path::Path;
 use std::time::Duration;
 
-use tonic::transport::Endpoint;
-
 use crate::back_off::BackOff;
-use crate::control_address::{AddressError, endpoint};
+use crate::control_address::{Address, AddressError};
 
 /// Most control planes that one gateway may know.
 pub(crate) const CONTROL_PLANES_MAX: usize = 8;
@@ -22,9 +21,9 @@ const GREETING_TIMEOUT_OF_SEVERAL: Duration = Duration::from_secs(3);
 /// The control planes in the order of the settings, and the one that is dialled.
 #[derive(Debug)]
 pub(crate) struct ControlPlanes {
-    current: Endpoint,
+    current: Address,
     /// Those that are dialled after it, next one last.
-    others: Vec<Endpoint>,
+    others: Vec<Address>,
     /// Failures since one was good.
     failures: usize,
     back_off: BackOff,
@@ -32,20 +31,23 @@ pub(crate) struct ControlPlanes {
 
 impl ControlPlanes {
     /// Of the settings; the first one is dialled first.
-    pub(crate) fn new(urls: &[String]) -> Result<Self, AddressError> {
+    pub(crate) fn new(urls: &[String], ca: Option<&Path>) -> Result<Self, AddressError> {
         if urls.len() > CONTROL_PLANES_MAX {
             return Err(AddressError::Many { count: urls.len() });
         }
-        let mut all: Vec<Endpoint> = Vec::new();
+        let mut all: Vec<Address> = Vec::new();
         for url in urls {
-            let mut one = endpoint(url)?;
-            if all.iter().any(|known| known.uri() == one.uri()) {
+            let mut one = Address::new(url, ca)?;
+            if all.iter().any(|known| known.url() == one.url()) {
                 return Err(AddressError::Twice { url: url.clone() });
             }
             if urls.len() > 1 {
                 one = one.connect_timeout(CONNECT_TIMEOUT);
             }
             all.push(one);
+        }
+        if ca.is_some() && !all.iter().any(Address::is_secure) {
+            return Err(AddressError::PlainWithRoots);
         }
         all.reverse();
         let current = all.pop().ok_or(AddressError::Many { count: 0 })?;
@@ -58,17 +60,13 @@ impl ControlPlanes {
     }
 
     /// The one that is dialled, or connected.
-    pub(crate) const fn current(&self) -> &Endpoint {
+    pub(crate) const fn current(&self) -> &Address {
         &self.current
     }
 
     /// Where it is.
     pub(crate) fn url(&self) -> String {
-        self.current
-            .uri()
-            .to_string()
-            .trim_end_matches('/')
-            .to_owned()
+        self.current.url().to_owned()
     }
 
     /// Longest wait for it to answer the call.
@@ -111,7 +109,7 @@ mod tests {
             .iter()
             .map(|host| format!("http://{host}:1"))
             .collect();
-        ControlPlanes::new(&urls)
+        ControlPlanes::new(&urls, None)
     }
 
     /// Who is dialled next, and after how many milliseconds.
@@ -165,5 +163,11 @@ mod tests {
         assert!(refused(&["a"; 9]).contains("9 control planes: must be 1 to 8"));
         assert!(refused(&[]).contains("0 control planes"));
         assert!(refused(&["a", "b/x"]).contains("without a path"));
+        let plain = ["http://a:1".to_owned()];
+        let roots = ControlPlanes::new(&plain, Some(Path::new("ca.pem")));
+        assert!(roots.unwrap_err().to_string().contains("https://"));
+        let secure = ["https://a:1".to_owned()];
+        let roots = ControlPlanes::new(&secure, Some(Path::new("/none/ca.pem")));
+        assert!(roots.unwrap_err().to_string().contains("/none/ca.pem"));
     }
 }

@@ -5,11 +5,13 @@
 
 use tonic::{Code, Status};
 
+use crate::control_address::DialError;
+
 /// Why a connection ended. What is logged depends on the kind alone, once for each streak.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Ended {
     #[error("cannot reach the control plane")]
-    Dial(#[source] tonic::transport::Error),
+    Dial(#[source] DialError),
     #[error(
         "the control plane does not accept the gateway token: give this gateway the token of \
          its control plane (--token-file or BULKHEAD_GATEWAY_TOKEN)"

@@ -66,6 +66,7 @@ pub(crate) fn open(
         }
         Source::ControlPlane {
             urls,
+            ca,
             token,
             state_dir,
         } => {
@@ -75,7 +76,7 @@ pub(crate) fn open(
             };
             let (own, standing) = (Arc::clone(intake), Arc::clone(standing));
             let link = Link::new(
-                &urls,
+                (&urls, ca.as_deref()),
                 &token,
                 gateway_id,
                 own,

@@ -4,6 +4,7 @@
 //! Separate because everything that can go wrong between the two processes ends here: traffic
 //! must never notice whether the control plane is there. It must never apply a policy itself.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(
-        urls: &[String],
+        (urls, ca): (&[String], Option<&Path>),
         token: &Secret,
         gateway_id: String,
         intake: Arc<Intake>,
@@ -74,7 +75,7 @@ impl Link {
         standing: Arc<Standing>,
     ) -> Result<Self, AddressError> {
         Ok(Self {
-            planes: ControlPlanes::new(urls)?,
+            planes: ControlPlanes::new(urls, ca)?,
             authorization: authorization(token).ok_or(AddressError::Token)?,
             gateway_id,
             intake,

@@ -39,12 +39,15 @@ pub(super) fn run(play: Play, dashboard: SocketAddr) -> Result<(), Failure> {
         import: None,
         import_document: Some(Mode::With.policy(&urls)?),
         behind_tls_proxy: false,
+        tls: None,
+        loopback_stream: false,
         alerts: control_plane::alerts::AlertConfig::default(),
         history: control_plane::history::HistorySettings::default(),
         telemetry: Default::default(),
     })?;
     let source = gateway::Source::ControlPlane {
         urls: vec![format!("http://{}", control_plane.dashboard())],
+        ca: None,
         token: control_plane.gateway_token().clone(),
         state_dir: None,
     };

@@ -75,6 +75,7 @@ pub(super) fn left_in_flight(running: &gateway::Running) -> Result<u64, Failure>
         let answer = ask(Ask {
             method: Method::GET,
             url: &url,
+            ca: None,
             headers: Vec::new(),
             body: None,
             longest: EMPTY_MAX,

@@ -2,6 +2,7 @@
 //!
 //! Separate so that every tool reports a refusal in the same words. It must never print its token.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use control_plane::document::{self, Syntax};
@@ -25,6 +26,7 @@ const FAULTS_SHOWN_MAX: usize = 100;
 pub(super) struct Client {
     base: String,
     token: Option<String>,
+    ca: Option<PathBuf>,
 }
 
 /// What the store holds.
@@ -46,6 +48,7 @@ impl Client {
         Self {
             base: base.trim_end_matches('/').to_owned(),
             token,
+            ca: args.ca.clone().or_else(settings::server_ca),
         }
     }
 
@@ -67,6 +70,7 @@ impl Client {
         ask(Ask {
             method,
             url: &url,
+            ca: self.ca.as_deref(),
             headers,
             body,
             longest: ANSWER_MAX,

@@ -3,12 +3,15 @@
 //! Separate because tools and the demo's figures need no more of HTTP than this. It must never
 //! read an answer without a bound, and never follow a redirect with a token in its hand.
 
+use std::io::Read as _;
+use std::path::Path;
 use std::time::Duration;
 
 use http::{HeaderMap, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
+use telemetry::{HTTP1, Tls};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
@@ -17,11 +20,16 @@ use crate::error::Failure;
 /// Largest answer that is read, in bytes: the largest policy and some air.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Largest file of roots.
+const CA_FILE_BYTES_MAX: u64 = 1 << 20;
+
 /// What is asked.
 #[derive(Debug)]
 pub(crate) struct Ask<'a> {
     pub(crate) method: Method,
     pub(crate) url: &'a str,
+    /// Roots that are believed for https; `None`: the system's.
+    pub(crate) ca: Option<&'a Path>,
     pub(crate) headers: Vec<(http::HeaderName, String)>,
     pub(crate) body: Option<String>,
     pub(crate) longest: Duration,
@@ -65,18 +73,45 @@ fn uri_of(url: &str) -> Result<Uri, Failure> {
         .parse()
         .map_err(|_| wrong("must be like http://127.0.0.1:8081"))?;
     match (uri.scheme_str(), uri.host()) {
-        (Some("http"), Some(_)) => Ok(uri),
-        (Some("https"), _) => Err(wrong("this build speaks http:// only")),
-        _ => Err(wrong("must begin with http:// and name a host")),
+        (Some("http" | "https"), Some(_)) => Ok(uri),
+        _ => Err(wrong("must begin with http:// or https:// and name a host")),
     }
+}
+
+/// TLS to whom the system, or a file, believes.
+fn tls(ca: Option<&Path>) -> Result<Tls, Cause> {
+    let Some(path) = ca else {
+        return Ok(Tls::new(None, None, HTTP1)?);
+    };
+    let named = |why: &dyn std::fmt::Display| format!("--ca {}: {why}", path.display());
+    let mut pem = Vec::new();
+    let file = std::fs::File::open(path).map_err(|error| named(&error))?;
+    file.take(CA_FILE_BYTES_MAX)
+        .read_to_end(&mut pem)
+        .map_err(|error| named(&error))?;
+    Ok(Tls::new(Some(&pem), None, HTTP1).map_err(|error| named(&error))?)
 }
 
 async fn exchange(uri: &Uri, ask: Ask<'_>) -> Result<Answer, Cause> {
     let host = uri.host().unwrap_or_default();
-    let port = uri.port_u16().unwrap_or(80);
+    let is_secure = uri.scheme_str() == Some("https");
+    let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
     let plain = host.trim_start_matches('[').trim_end_matches(']');
+    let tls = is_secure.then(|| tls(ask.ca)).transpose()?;
     let stream = TcpStream::connect((plain, port)).await?;
-    let io = TokioIo::new(stream);
+    match tls {
+        Some(tls) => {
+            let stream = tls.connect(plain, stream).await?;
+            spoken(TokioIo::new(stream), uri, ask).await
+        }
+        None => spoken(TokioIo::new(stream), uri, ask).await,
+    }
+}
+
+async fn spoken<S>(io: S, uri: &Uri, ask: Ask<'_>) -> Result<Answer, Cause>
+where
+    S: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+{
     let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await?;
     // Owned here: the connection ends with this function, whatever comes back.
     let mut connections = JoinSet::new();

@@ -5,9 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use control_plane::Secret;
 use control_plane::alerts::{AlertConfig, Rules, Webhook};
 use control_plane::history::HistorySettings;
+use control_plane::{Secret, TlsFiles, TlsFilesError};
 
 use super::{Start, default_dashboard};
 use crate::args::ControlPlaneArgs;
@@ -28,7 +28,10 @@ pub(crate) fn run(args: &ControlPlaneArgs) -> Result<(), Failure> {
     let control_plane = control_plane::start(config(&start, None)?)?;
     let dashboard = control_plane.dashboard();
     if output::person_reads_errors() {
-        output::complain(&format!("dashboard and API on http://{dashboard}"));
+        output::complain(&format!(
+            "dashboard and API on {}",
+            dashboard_url(&start, dashboard)
+        ));
         output::complain(how_to_sign_in(&start));
     }
     start.ready(&Ready {
@@ -40,7 +43,7 @@ pub(crate) fn run(args: &ControlPlaneArgs) -> Result<(), Failure> {
     while let Ok(event) = start.events.recv() {
         match event {
             Event::Drain => break,
-            Event::Reload => tracing::info!("nothing to read again: the policy is in the store"),
+            Event::Reload => control_plane.reload(),
         }
     }
     control_plane.stop();
@@ -70,10 +73,32 @@ pub(super) fn config(
         import: settings.path("policy"),
         import_document,
         behind_tls_proxy: settings.switch("behind_tls_proxy"),
+        tls: tls(settings)?,
+        loopback_stream: false,
         telemetry: start.telemetry.handle(),
         alerts: alert_config(start)?,
         history: history(settings),
     })
+}
+
+/// Certificate and key of the dashboard's port: both or none.
+fn tls(settings: &Settings) -> Result<Option<TlsFiles>, Failure> {
+    let (cert, key) = (
+        settings.path("dashboard_tls_cert"),
+        settings.path("dashboard_tls_key"),
+    );
+    match (cert, key) {
+        (Some(cert), Some(key)) => Ok(Some(TlsFiles { cert, key })),
+        (None, None) => Ok(None),
+        _ => Err(Failure::Setting(TlsFilesError::Half.to_string())),
+    }
+}
+
+/// Where the dashboard is, as a browser asks for it.
+pub(super) fn dashboard_url(start: &Start, dashboard: std::net::SocketAddr) -> String {
+    let is_secure = start.settings.path("dashboard_tls_cert").is_some();
+    let scheme = if is_secure { "https" } else { "http" };
+    format!("{scheme}://{dashboard}")
 }
 
 /// Who is told of alerts, and by which numbers they fire.

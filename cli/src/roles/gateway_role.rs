@@ -37,7 +37,7 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<(), Failure> {
         dashboard: None,
         admin: Some(gateway.admin()),
     };
-    let served = serving::serve(&gateway, &start.events, drain_timeout, || {
+    let served = serving::serve(&gateway, &start.events, drain_timeout, &|| {}, || {
         start.ready(&ready)
     });
     gateway.stop();
@@ -55,6 +55,7 @@ fn source(start: &Start) -> Result<gateway::Source, Failure> {
             let state_dir = settings.path("state_dir");
             Ok(gateway::Source::ControlPlane {
                 urls: urls.to_vec(),
+                ca: settings.path("control_plane_ca"),
                 token: token(start)?,
                 state_dir,
             })

@@ -81,11 +81,13 @@ pub(super) fn host_name() -> String {
     }
 }
 
-/// Serves until a signal asks to drain, then drains. `live` runs once, when the first policy is.
+/// Serves until a signal asks to drain, then drains. `live` runs once, when the first policy is;
+/// `reload` whenever files are to be read again, beside the gateway's own.
 pub(super) fn serve(
     gateway: &gateway::Running,
     events: &Receiver<Event>,
     drain_timeout: Duration,
+    reload: &dyn Fn(),
     live: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut live = Some(live);
@@ -99,7 +101,10 @@ pub(super) fn serve(
             events.recv().map_err(|_| RecvTimeoutError::Disconnected)
         };
         match next {
-            Ok(Event::Reload) => gateway.reload(),
+            Ok(Event::Reload) => {
+                gateway.reload();
+                reload();
+            }
             Err(RecvTimeoutError::Timeout) => {}
             // Without the thread that catches signals nobody could end this process in order.
             Ok(Event::Drain) | Err(RecvTimeoutError::Disconnected) => break,

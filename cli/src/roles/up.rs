@@ -22,7 +22,10 @@ const ADMIN_MAX: Duration = Duration::from_secs(2);
 pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
     let start = Start::new(args.flags(), args.common.config.clone())?;
     let quick = quick::policy(&start.settings)?;
-    let control_plane = control_plane::start(control_plane_role::config(&start, quick)?)?;
+    let mut config = control_plane_role::config(&start, quick)?;
+    // The certificate is for a name that only others use.
+    config.loopback_stream = config.tls.is_some();
+    let control_plane = control_plane::start(config)?;
     let result = beside(&start, &control_plane);
     control_plane.stop();
     result
@@ -31,8 +34,10 @@ pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
 /// The gateway's whole life; the control plane outlives it, so that the pages show the drain.
 fn beside(start: &Start, control_plane: &control_plane::Running) -> Result<(), Failure> {
     let dashboard = control_plane.dashboard();
+    let stream = control_plane.loopback_stream().unwrap_or(dashboard);
     let source = gateway::Source::ControlPlane {
-        urls: vec![format!("http://{}", reachable(dashboard))],
+        urls: vec![format!("http://{}", reachable(stream))],
+        ca: None,
         token: control_plane.gateway_token().clone(),
         // The store is in this process; a second copy could only be older.
         state_dir: None,
@@ -43,7 +48,7 @@ fn beside(start: &Start, control_plane: &control_plane::Running) -> Result<(), F
         Some(ID.to_owned()),
         start.telemetry.handle(),
     );
-    config.forbidden.push(dashboard);
+    config.forbidden.extend([dashboard, stream]);
     let drain_timeout = config.drain_timeout;
     let gateway = gateway::start(config)?;
     greet(start, &gateway, dashboard);
@@ -53,11 +58,20 @@ fn beside(start: &Start, control_plane: &control_plane::Running) -> Result<(), F
         dashboard: Some(dashboard),
         admin: Some(gateway.admin()),
     };
-    let served = serving::serve(&gateway, &start.events, drain_timeout, || {
-        start.ready(&ready)?;
-        hint(&gateway, dashboard);
-        Ok(())
-    });
+    let served = serving::serve(
+        &gateway,
+        &start.events,
+        drain_timeout,
+        &|| control_plane.reload(),
+        || {
+            start.ready(&ready)?;
+            hint(
+                &gateway,
+                &control_plane_role::dashboard_url(start, dashboard),
+            );
+            Ok(())
+        },
+    );
     gateway.stop();
     served
 }
@@ -80,7 +94,8 @@ fn greet(start: &Start, gateway: &gateway::Running, dashboard: std::net::SocketA
         .collect();
     if output::person_reads_errors() {
         output::complain(&format!("gateway    {}", listen.join("  ")));
-        output::complain(&format!("dashboard  http://{dashboard}"));
+        let at = control_plane_role::dashboard_url(start, dashboard);
+        output::complain(&format!("dashboard  {at}"));
         output::complain(&format!("admin      http://{}", gateway.admin()));
         output::complain(control_plane_role::how_to_sign_in(start));
     } else {
@@ -94,11 +109,12 @@ fn greet(start: &Start, gateway: &gateway::Running, dashboard: std::net::SocketA
 }
 
 /// A gateway without routes serves nobody: say what to do next.
-fn hint(gateway: &gateway::Running, dashboard: std::net::SocketAddr) {
+fn hint(gateway: &gateway::Running, dashboard: &str) {
     let url = format!("http://{}/compartments", gateway.admin());
     let asked = ask(Ask {
         method: Method::GET,
         url: &url,
+        ca: None,
         headers: Vec::new(),
         body: None,
         longest: ADMIN_MAX,
@@ -110,7 +126,7 @@ fn hint(gateway: &gateway::Running, dashboard: std::net::SocketAddr) {
     if !has_routes {
         tracing::warn!(
             "the policy has no routes, so every request is answered 404; next: `bulkhead apply \
-             --server http://{dashboard} -f policy.toml`, or with a new --data-dir: --policy FILE, \
+             --server {dashboard} -f policy.toml`, or with a new --data-dir: --policy FILE, \
              or --upstream URL --limit N"
         );
     }

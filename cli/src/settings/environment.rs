@@ -23,14 +23,18 @@ pub(crate) const TOKEN: &str = "BULKHEAD_TOKEN";
 /// A client's server.
 pub(crate) const SERVER: &str = "BULKHEAD_SERVER";
 
+/// Whom a client believes.
+const SERVER_CA: &str = "BULKHEAD_SERVER_CA";
+
 /// Variables that are no settings.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 7] = [
     CONFIG,
     ADMIN_TOKEN,
     GATEWAY_TOKEN,
     ALERT_SECRET,
     TOKEN,
     SERVER,
+    SERVER_CA,
 ];
 
 /// Names of our variables that are shown at most, in characters.
@@ -130,6 +134,12 @@ impl Secrets {
 }
 
 /// What a client of the API finds in its environment.
+/// The roots that a client believes for https.
+pub(crate) fn server_ca() -> Option<PathBuf> {
+    let variables = of_this_process();
+    value(&variables, SERVER_CA).map(PathBuf::from)
+}
+
 pub(crate) fn client(variables: &[(String, String)]) -> (Option<String>, Option<String>) {
     let token = value(variables, TOKEN).or_else(|| value(variables, ADMIN_TOKEN));
     (

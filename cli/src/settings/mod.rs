@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use environment::{Secrets, client, of_telemetry, of_this_process};
+pub(crate) use environment::{Secrets, client, of_telemetry, of_this_process, server_ca};
 
 use crate::duration;
 use crate::error::Failure;

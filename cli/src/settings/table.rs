@@ -35,11 +35,14 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("drain_timeout", Kind::Span),
     setting("ready_file", Kind::Path),
     setting("control_plane", Kind::HttpUrls),
+    setting("control_plane_ca", Kind::Path),
     setting("token_file", Kind::Path),
     setting("state_dir", Kind::Path),
     setting("id", Kind::Text),
     setting("no_login", Kind::Switch),
     setting("behind_tls_proxy", Kind::Switch),
+    setting("dashboard_tls_cert", Kind::Path),
+    setting("dashboard_tls_key", Kind::Path),
     setting("alert_webhook", Kind::Webhook),
     setting("ticket_webhook", Kind::Webhook),
     setting("alert_secret_file", Kind::Path),
@@ -93,7 +96,9 @@ impl Kind {
             Self::Count => "a whole number from 1 to 1024",
             Self::Limit => "a whole number from 0 to 1000000, or \"unlimited\"",
             Self::Switch => "true or false",
-            Self::HttpUrls => "a URL that begins with http://, like \"http://127.0.0.1:8081\"",
+            Self::HttpUrls => {
+                "a URL that begins with http:// or https://, like \"http://127.0.0.1:8081\""
+            }
             Self::DatabaseUrl => "sqlite://PATH or postgres://USER@HOST/DATABASE",
             Self::Webhook => {
                 "like \"http://HOST[:PORT]/PATH\", no user name in it, and no link-local or \
@@ -126,7 +131,8 @@ impl Kind {
             }
             Self::Switch => switch(text).is_some(),
             Self::HttpUrls => {
-                text.strip_prefix("http://")
+                let rest = text.strip_prefix("http://");
+                rest.or_else(|| text.strip_prefix("https://"))
                     .is_some_and(|rest| !rest.is_empty())
                     && text.parse::<http::Uri>().is_ok()
             }

@@ -15,6 +15,7 @@ use crate::rollout::Published;
 /// What a handler needs of its request.
 pub(super) struct Asked {
     host: String,
+    is_plain: bool,
     here: String,
     signed_in: bool,
     pub(super) request_id: String,
@@ -27,8 +28,10 @@ impl Asked {
             .uri()
             .path_and_query()
             .map_or("/", http::uri::PathAndQuery::as_str);
+        let host = auth::host_of(request).unwrap_or("localhost").to_owned();
         Self {
-            host: auth::host_of(request).unwrap_or("localhost").to_owned(),
+            is_plain: auth::is_plain(request.extensions(), &host),
+            host,
             here: target.to_owned(),
             signed_in: caller.is_some_and(|caller| caller.session),
             request_id: super::id_of(request.extensions()).to_owned(),
@@ -37,12 +40,7 @@ impl Asked {
 
     /// The frame of this page. `here` is its address without what a script added.
     pub(super) fn frame(&self, current: &Published, snapshot: &Snapshot, here: String) -> Frame {
-        // Beyond loopback there is TLS before us, or we would not have started.
-        let scheme = if auth::is_loopback_name(&self.host) {
-            "http"
-        } else {
-            "https"
-        };
+        let scheme = if self.is_plain { "http" } else { "https" };
         Frame {
             environment: self.host.clone(),
             origin: format!("{scheme}://{}", self.host),

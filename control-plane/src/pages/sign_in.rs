@@ -48,6 +48,7 @@ pub(super) async fn show(
 pub(super) async fn enter(State(state): State<AppState>, request: Request) -> Response {
     let request_id = id_of(request.extensions()).to_owned();
     let host = auth::host_of(&request).unwrap_or("").to_owned();
+    let is_plain = auth::is_plain(request.extensions(), &host);
     // The guard lets everybody reach this page, so what it checks of a change is checked here.
     let origin = auth::same_origin(request.method(), request.headers(), Some(&host));
     if let Err(denied) = origin {
@@ -62,10 +63,7 @@ pub(super) async fn enter(State(state): State<AppState>, request: Request) -> Re
     match state.auth.sign_in(sent.token.trim(), crate::clock::now()) {
         Ok(Some(id)) => {
             tracing::info!(request.id = request_id, "signed in with the admin token");
-            with_cookie(
-                see_other(next),
-                &set_cookie(Some(&id), auth::is_loopback_name(&host)),
-            )
+            with_cookie(see_other(next), &set_cookie(Some(&id), is_plain))
         }
         Ok(None) => {
             tracing::warn!(
@@ -86,8 +84,9 @@ pub(super) async fn enter(State(state): State<AppState>, request: Request) -> Re
 
 pub(super) async fn leave(State(state): State<AppState>, request: Request) -> Response {
     state.auth.sign_out(request.headers());
-    let is_loopback = auth::host_of(&request).is_some_and(auth::is_loopback_name);
-    with_cookie(see_other("/login"), &set_cookie(None, is_loopback))
+    let host = auth::host_of(&request).unwrap_or("");
+    let is_plain = auth::is_plain(request.extensions(), host);
+    with_cookie(see_other("/login"), &set_cookie(None, is_plain))
 }
 
 /// Sends somebody who asked for this page to sign in first.

@@ -33,3 +33,4 @@ mod store;
 mod stream;
 #[path = "../support/mod.rs"]
 mod support;
+mod tls;

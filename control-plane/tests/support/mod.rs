@@ -48,6 +48,8 @@ pub(crate) fn config(folder: &Path) -> Config {
         import: None,
         import_document: None,
         behind_tls_proxy: false,
+        tls: None,
+        loopback_stream: false,
         alerts: control_plane::alerts::AlertConfig::default(),
         history: HistorySettings::default(),
         telemetry: Default::default(),

@@ -67,6 +67,7 @@ fn config_of(urls: Vec<String>, state: Option<&Path>) -> Config {
         workers: Some(1),
         source: Source::ControlPlane {
             urls,
+            ca: None,
             token: token(),
             state_dir: state.map(Path::to_owned),
         },
