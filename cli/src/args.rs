@@ -138,7 +138,7 @@ pub(crate) struct SteeringArgs {
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true,
           value_name = "BOOL")]
     behind_tls_proxy: Option<String>,
-    /// Certificate of the dashboard's port, with what leads to its root (PEM); SIGHUP reads it again
+    /// Certificate of the dashboard's port, in PEM with its chain; SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
     dashboard_tls_cert: Option<String>,
     /// Its key (PEM)

@@ -1,7 +1,7 @@
 //! Why a control plane does not start.
 //!
-//! Separate because each is one line for whoever starts it, and names the setting to change. It must
-//! never hold a secret.
+//! Separate because each is one line for whoever starts it, and names the setting to change. It
+//! must never hold a secret.
 
 use std::net::SocketAddr;
 
