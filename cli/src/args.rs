@@ -13,6 +13,7 @@ use crate::args_tools::{
 };
 use crate::settings::Flags;
 use crate::size::SizeArgs;
+use crate::store::{FileArgs, MigrateArgs};
 
 /// A gateway whose limits isolate: what is slow behind one compartment stays behind it.
 #[derive(Debug, Parser)]
@@ -58,6 +59,12 @@ pub(crate) enum Command {
     Drill(DrillArgs),
     /// Drain, revoke or let go back a gateway; try a halted generation again
     Fleet(FleetArgs),
+    /// Bring the store's tables to what this build needs; every start does that too
+    Migrate(MigrateArgs),
+    /// Copy a SQLite store to a file, also while it is in use
+    Backup(FileArgs),
+    /// Put a copy in the place of a SQLite store that nobody uses
+    Restore(FileArgs),
     /// Ask a URL, such as a gateway's /readyz: exit 0 when the answer is 2xx
     Health(HealthArgs),
     /// Work with tokens of gateways, and with API keys

@@ -19,6 +19,7 @@ mod roles;
 mod settings;
 mod signals;
 mod size;
+mod store;
 mod tools;
 
 use std::process::ExitCode;
@@ -63,6 +64,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::WhatIf(args) => remote::what_if(&args),
         Command::Drill(args) => remote::drill(&args),
         Command::Fleet(args) => remote::fleet(&args),
+        Command::Migrate(args) => store::migrate(&args),
+        Command::Backup(args) => store::backup(&args),
+        Command::Restore(args) => store::restore(&args),
         Command::Health(args) => tools::health(&args),
         Command::Token(args) => tools::token(args.command),
         Command::Version => tools::version(),

@@ -56,14 +56,7 @@ pub(super) fn config(
     import_document: Option<control_plane::document::Loaded>,
 ) -> Result<control_plane::Config, Failure> {
     let settings = &start.settings;
-    let database_url = match settings.text("database_url") {
-        Some(url) => url.to_owned(),
-        None => database_in(
-            &settings
-                .path("data_dir")
-                .unwrap_or_else(|| DATA_DIR_DEFAULT.into()),
-        )?,
-    };
+    let database_url = database_url(settings)?;
     Ok(control_plane::Config {
         database_url: database_url.into(),
         dashboard: settings.address("dashboard", default_dashboard()),
@@ -99,6 +92,18 @@ pub(super) fn dashboard_url(start: &Start, dashboard: std::net::SocketAddr) -> S
     let is_secure = start.settings.path("dashboard_tls_cert").is_some();
     let scheme = if is_secure { "https" } else { "http" };
     format!("{scheme}://{dashboard}")
+}
+
+/// Where the store is.
+pub(crate) fn database_url(settings: &Settings) -> Result<String, Failure> {
+    match settings.text("database_url") {
+        Some(url) => Ok(url.to_owned()),
+        None => database_in(
+            &settings
+                .path("data_dir")
+                .unwrap_or_else(|| DATA_DIR_DEFAULT.into()),
+        ),
+    }
 }
 
 /// Who is told of alerts, and by which numbers they fire.

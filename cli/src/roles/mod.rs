@@ -15,7 +15,7 @@ use std::sync::mpsc::Receiver;
 
 use telemetry::Telemetry;
 
-pub(crate) use control_plane_role::run as control_plane;
+pub(crate) use control_plane_role::{database_url, run as control_plane};
 pub(crate) use gateway_role::run as gateway;
 pub(crate) use up::run as up;
 

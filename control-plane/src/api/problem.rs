@@ -155,6 +155,7 @@ impl From<StoreError> for Problem {
             | StoreError::Damaged { .. }
             | StoreError::Foreign { .. }
             | StoreError::Newer { .. }
+            | StoreError::Held { .. }
             | StoreError::ReadOnly
             | StoreError::Refused(_)
             | StoreError::Failed(_)

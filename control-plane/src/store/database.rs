@@ -5,7 +5,7 @@
 
 use super::{
     Address, AlertFilter, AlertRow, AuditRow, DrillRow, Generation, NewGeneration, StoreError,
-    Stored, Written, postgres, sqlite,
+    Stored, Written, open, postgres, sqlite,
 };
 
 /// Where the policy's store is.
@@ -30,6 +30,16 @@ impl Database {
             Address::Sqlite(path) => Self::Sqlite(sqlite::Database::open(path).await?),
             Address::Postgres(server) => Self::Postgres(postgres::Database::open(server).await?),
         })
+    }
+
+    /// The newest migration there, and of this build.
+    pub(super) async fn migrations(address: &Address) -> Result<(i64, i64), StoreError> {
+        match address {
+            Address::Sqlite(path) => open::migrations(path, &open::STORE).await,
+            Address::Postgres(server) => {
+                postgres::open::migrations(server, &postgres::open::STORE).await
+            }
+        }
     }
 
     pub(super) async fn epoch(&self) -> Result<String, StoreError> {
@@ -79,11 +89,10 @@ impl Database {
 
     pub(super) async fn put_meta(
         &self,
-        name: &str,
-        value: Option<&str>,
+        facts: &[(&str, Option<&str>)],
         audit: Option<&AuditRow>,
     ) -> Result<(), StoreError> {
-        either!(self, database => database.put_meta(name, value, audit).await)
+        either!(self, database => database.put_meta(facts, audit).await)
     }
 
     pub(super) async fn put_alerts(&self, rows: &[AlertRow]) -> Result<(), StoreError> {

@@ -66,6 +66,12 @@ pub enum StoreError {
         /// The newest migration of this build.
         known: i64,
     },
+    /// Another process runs on it, or puts a copy in its place.
+    #[error("the store {path} is in use by another process")]
+    Held {
+        /// Which file.
+        path: String,
+    },
     /// Another process holds the write lock, or too many writers wait.
     #[error("the store is busy: another process holds its lock")]
     Busy,

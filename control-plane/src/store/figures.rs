@@ -83,6 +83,16 @@ impl Figures {
         })
     }
 
+    /// The newest migration there, and of this build.
+    pub(super) async fn migrations(place: &Address) -> Result<(i64, i64), StoreError> {
+        match place {
+            Address::Sqlite(path) => super::open::migrations(path, &sqlite::SCHEMA).await,
+            Address::Postgres(server) => {
+                super::postgres::open::migrations(server, &postgres::HISTORY).await
+            }
+        }
+    }
+
     pub(crate) async fn close(&self) {
         either!(self, figures => figures.close().await);
     }

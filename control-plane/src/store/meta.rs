@@ -21,9 +21,8 @@ impl Store {
     ) -> Result<(), StoreError> {
         let database = self.database.clone();
         let write = async move {
-            database
-                .put_meta(&name, value.as_deref(), audit.as_ref())
-                .await
+            let facts = [(name.as_str(), value.as_deref())];
+            database.put_meta(&facts, audit.as_ref()).await
         };
         self.write(write).await
     }

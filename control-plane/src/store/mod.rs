@@ -10,6 +10,7 @@ mod database;
 mod drills;
 mod error;
 pub(crate) mod figures;
+mod keeping;
 mod meta;
 mod open;
 mod postgres;
@@ -29,6 +30,9 @@ pub use alerts::{ALERTS_PAGE_MAX, AlertFilter, AlertRow};
 use database::Database;
 pub use drills::{DRILLS_KEPT_MAX, DRILLS_OF_ROUTE_MAX, DrillRow};
 pub use error::StoreError;
+use keeping::restored_note;
+pub use keeping::{Migrated, backup, migrate, restore};
+pub use sqlite::{Backup, Restored};
 
 /// Most generations in one answer.
 pub const GENERATIONS_PAGE_MAX: u32 = 500;
@@ -116,7 +120,8 @@ fn storable(text: &str) -> Cow<'_, str> {
 pub struct AuditRow {
     /// When, in UTC.
     pub at: String,
-    /// `import`, `put`, `patch` or `restore`; `halt` by a gateway, `try-again` by a person.
+    /// `import`, `put`, `patch` or `restore`; `halt` by a gateway, `try-again` by a person;
+    /// `restore-backup` by a command.
     pub action: String,
     /// Who.
     pub who: String,

@@ -119,6 +119,35 @@ pub(super) async fn inspect(path: &Path, schema: &Schema) -> Result<(), StoreErr
     }
 }
 
+/// The newest migration of a file that was inspected; 0 for none.
+pub(super) async fn applied(path: &Path) -> Result<i64, StoreError> {
+    if std::fs::metadata(path).map_or(0, |about| about.len()) == 0 {
+        return Ok(0);
+    }
+    let said = |error| classify(error, path);
+    let options = SqliteConnectOptions::new().filename(path).read_only(true);
+    let mut connection = options.connect().await.map_err(said)?;
+    let newest = "SELECT COUNT(*) FROM sqlite_schema WHERE name = '_sqlx_migrations'";
+    let newest = match one(&mut connection, newest).await {
+        Ok(0) => Ok(0),
+        Ok(_) => {
+            let newest = "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations";
+            one(&mut connection, newest).await
+        }
+        Err(error) => Err(error),
+    };
+    connection.close().await.map_err(said)?;
+    newest.map_err(said)
+}
+
+/// The newest migration of the file, which may not be there, and of this build.
+pub(super) async fn migrations(path: &Path, schema: &Schema) -> Result<(i64, i64), StoreError> {
+    if path.exists() {
+        inspect(path, schema).await?;
+    }
+    Ok((applied(path).await?, schema.newest()))
+}
+
 enum Content {
     Empty,
     Ours,

@@ -6,12 +6,13 @@
 //! transaction across anything but statements.
 
 mod alerts;
+mod backup;
 mod drills;
 mod meta;
 mod sql;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::sqlite::{
@@ -21,6 +22,10 @@ use sqlx::{Executor as _, Row as _, SqliteConnection, SqlitePool};
 
 use super::open::{STORE, classify, inspect, make_file, migrate};
 use super::{AuditRow, Generation, NewGeneration, StoreError, Stored, Written};
+
+use backup::Lock;
+pub use backup::{Backup, Restored};
+pub(super) use backup::{backup, restore};
 
 /// Longest wait for another process's lock.
 const BUSY_MAX: Duration = Duration::from_secs(5);
@@ -36,10 +41,13 @@ pub(super) struct Database {
     readers: SqlitePool,
     /// Beside the file: what is written ahead of it.
     log: Arc<PathBuf>,
+    /// Says that the file is in use.
+    lock: Arc<Mutex<Option<Lock>>>,
 }
 
 impl Database {
     pub(super) async fn open(path: &Path) -> Result<Self, StoreError> {
+        let lock = Lock::shared(path)?;
         make_file(path)?;
         inspect(path, &STORE).await?;
         let options = options(path);
@@ -62,6 +70,7 @@ impl Database {
             writer,
             readers,
             log: Arc::new(log.into()),
+            lock: Arc::new(Mutex::new(Some(lock))),
         })
     }
 
@@ -173,6 +182,12 @@ impl Database {
         self.readers.close().await;
         // Last, so that it is the one that folds the log back into the file.
         self.writer.close().await;
+        drop(
+            self.lock
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
     }
 }
 

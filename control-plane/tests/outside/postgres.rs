@@ -149,11 +149,11 @@ fn a_server_that_goes_away_takes_only_changes_with_it() {
         assert_eq!(refused.header("retry-after"), Some("1"));
         assert!(refused.text().contains("store-away"), "{}", refused.text());
         assert_eq!(plane.generation(), generation, "the policy is in memory");
-        for page in ["/", "/routes", "/compartments"] {
+        for path in ["/", "/routes", "/compartments"] {
             let page = crate::support::call(
                 plane.address,
                 "GET",
-                page,
+                path,
                 &[(
                     "authorization",
                     &format!("Bearer {}", crate::support::TOKEN),
@@ -161,6 +161,9 @@ fn a_server_that_goes_away_takes_only_changes_with_it() {
                 b"",
             );
             assert_eq!(page.status, 200, "{}", page.text());
+            if path == "/" {
+                assert!(page.text().contains("The store does not answer"));
+            }
         }
         server.order("start", "started");
         eventually("changes are taken again", || {
@@ -189,4 +192,113 @@ fn a_server_that_goes_away_takes_only_changes_with_it() {
         assert!(!connection.fetch_all(sql).await.unwrap().is_empty());
     });
     assert_eq!(plane.patch("route/a", &json!({"limit": 99})).status, 200);
+}
+
+/// TLS by a certificate of an authority of our own, and a password that is checked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_believed_by_its_certificate_and_believes_a_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(at("server.crt"), made.cert.pem()).unwrap();
+    std::fs::write(at("server.key"), made.signing_key.serialize_pem()).unwrap();
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(at("other.crt"), other.cert.pem()).unwrap();
+    let tls = folder.path().to_str().unwrap();
+    let server = postgres::Server::start_with(&[
+        ("BULKHEAD_TEST_POSTGRES_TLS", tls),
+        ("BULKHEAD_TEST_POSTGRES_PASSWORD", "hunter2hunter2"),
+    ]);
+    let server = match server {
+        Ok(server) => server,
+        Err(why) => return postgres::missing(&why),
+    };
+    let named = server.url.replace("127.0.0.1", "localhost");
+    let root = |name: &str| format!("sslmode=verify-full&sslrootcert={tls}/{name}");
+    let open = async |url: &str, query: &str| Store::open(&format!("{url}?{query}")).await;
+    let store = open(&named, &root("server.crt")).await.unwrap();
+    store.append(new("hidden"), 0).await.unwrap();
+    let mut connection = sqlx::PgConnection::connect(&server.url).await.unwrap();
+    let sql = "SELECT bool_and(s.ssl) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) \
+               WHERE a.application_name = 'bulkhead'";
+    let encrypted = connection.fetch_one(sql).await.unwrap();
+    assert_eq!(encrypted.get::<Option<bool>, _>(0), Some(true));
+    store.close().await;
+    for query in ["sslmode=require", "sslmode=prefer", "sslmode=disable"] {
+        open(&named, query).await.unwrap().close().await;
+    }
+    // Another name, another authority, another password: each is refused, and none is told.
+    let stranger = named.replace("hunter2hunter2", "hunter3hunter3");
+    for (url, query) in [
+        (&server.url, root("server.crt")),
+        (&named, root("other.crt")),
+        (&stranger, root("server.crt")),
+    ] {
+        let error = open(url, &query).await.unwrap_err();
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        let text = format!("{error} {source:?} {error:?}");
+        assert!(!text.contains("hunter"), "{text}");
+        if url == &stranger {
+            assert!(matches!(error, StoreError::Refused(_)), "{text}");
+        }
+    }
+}
+
+/// 200 edits through the API, each on top of what its writer saw: who comes late is told both
+/// versions, and the last one that was acknowledged is what is stored.
+fn race(plane: &Plane) {
+    let edits = |writer: usize| {
+        let (mut won, mut last) = (0_usize, 0);
+        for edit in 0..50 {
+            let (_, seen) = plane.policy();
+            let limit = 1 + writer * 50 + edit;
+            let key = format!("/compartments/route%2F{}", ["a", "b"][writer % 2]);
+            let change = json!({"limit": limit});
+            let answer = plane.api_with("PATCH", &key, Some(&change), &[("if-match", &seen)]);
+            let seen: u64 = seen.trim_matches('"').parse().unwrap();
+            let body = answer.json();
+            match answer.status {
+                200 => {
+                    won += 1;
+                    last = body["generation"].as_u64().unwrap();
+                    assert_eq!(last, seen + 1);
+                }
+                412 => {
+                    assert_eq!(body["seen"], json!(seen));
+                    assert!(body["current"].as_u64().unwrap() > seen, "{body}");
+                    assert!(
+                        !body["differences"].as_array().unwrap().is_empty(),
+                        "{body}"
+                    );
+                }
+                other => unreachable!("{other}: {body}"),
+            }
+        }
+        (won, last)
+    };
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4)
+            .map(|writer| scope.spawn(move || edits(writer)))
+            .collect();
+        let done = writers.into_iter().map(|writer| writer.join().unwrap());
+        done.collect()
+    });
+    let won: usize = results.iter().map(|(won, _)| won).sum();
+    let last = results.iter().map(|(_, last)| *last).max().unwrap();
+    assert_eq!(plane.generation(), last, "the last one acknowledged");
+    assert_eq!(u64::try_from(won).unwrap(), last - 1, "one generation each");
+    assert!((1..200).contains(&won), "they did race: {won}");
+}
+
+#[test]
+fn racing_edits_are_told_both_versions() {
+    race(&Plane::start());
+}
+
+#[test]
+fn racing_edits_are_told_both_versions_on_postgres() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    if let Some(database) = runtime.block_on(postgres::Database::new()) {
+        race(&plane(&database.url));
+    }
 }

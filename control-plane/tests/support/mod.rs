@@ -3,6 +3,7 @@
 
 pub(crate) mod gateway;
 pub(crate) mod postgres;
+pub(crate) mod proxy;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

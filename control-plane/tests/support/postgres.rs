@@ -22,9 +22,15 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Result<Self, String> {
+        Self::start_with(&[])
+    }
+
+    /// With variables that `.ci/postgres` tells of.
+    pub(crate) fn start_with(variables: &[(&str, &str)]) -> Result<Self, String> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.ci/postgres");
         let process = Command::new(&script)
             .arg("serve")
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn();

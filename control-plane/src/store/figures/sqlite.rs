@@ -30,7 +30,7 @@ const READERS_MAX: u32 = 2;
 /// The log of writes is cut back to this when it has been folded in.
 const LOG_BYTES_MAX: &str = "67108864";
 /// "BLKF".
-const SCHEMA: Schema = Schema {
+pub(super) const SCHEMA: Schema = Schema {
     application_id: 1_112_296_262,
     migrations: &MIGRATIONS,
 };

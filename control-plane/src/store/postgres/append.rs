@@ -17,7 +17,7 @@ use crate::store::{AuditRow, NewGeneration, StoreError, Written, storable};
 /// Longest time that the rows of a change may take.
 const ROWS_MAX: Duration = Duration::from_secs(12);
 /// Longest time after which it must be known what became of a change.
-const RESOLVE_MAX: Duration = Duration::from_secs(15);
+const RESOLVE_MAX: Duration = Duration::from_secs(10);
 /// Between two tries to ask.
 const PAUSE: Duration = Duration::from_millis(200);
 

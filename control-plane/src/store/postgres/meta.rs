@@ -26,12 +26,11 @@ impl Database {
 
     pub(in crate::store) async fn put_meta(
         &self,
-        name: &str,
-        value: Option<&str>,
+        facts: &[(&str, Option<&str>)],
         audit: Option<&AuditRow>,
     ) -> Result<(), StoreError> {
         let mut held = self.writer.acquire().await?;
-        let done = put(held.connection(), name, value, audit).await;
+        let done = put(held.connection(), facts, audit).await;
         if done.is_ok() {
             return held.done(done);
         }
@@ -48,16 +47,18 @@ impl Database {
 
 async fn put(
     connection: &mut PgConnection,
-    name: &str,
-    value: Option<&str>,
+    facts: &[(&str, Option<&str>)],
     audit: Option<&AuditRow>,
 ) -> Result<(), StoreError> {
     bounded(connection.execute(sql::BEGIN)).await?;
-    let written = match value {
-        Some(value) => sqlx::query(sql::PUT_META).bind(name).bind(value),
-        None => sqlx::query(sql::FORGET_META).bind(name),
-    };
-    bounded(written.execute(&mut *connection)).await?;
+    bounded(connection.execute(sql::TURN)).await?;
+    for (name, value) in facts {
+        let written = match value {
+            Some(value) => sqlx::query(sql::PUT_META).bind(name).bind(value),
+            None => sqlx::query(sql::FORGET_META).bind(name),
+        };
+        bounded(written.execute(&mut *connection)).await?;
+    }
     if let Some(row) = audit {
         insert_audit(connection, row).await?;
     }

@@ -56,7 +56,7 @@ pub(in crate::store) struct Schema {
 }
 
 /// The policy's store.
-pub(super) const STORE: Schema = Schema {
+pub(in crate::store) const STORE: Schema = Schema {
     name: "bulkhead",
     table: "bulkhead._sqlx_migrations",
     applied: "SELECT version, description, checksum, success FROM bulkhead._sqlx_migrations \
@@ -101,6 +101,18 @@ pub(in crate::store) async fn prepare(
     // Ends the lock too.
     let _gone = bounded(connection.close()).await;
     prepared.map_err(|error| error.named(&server.name))
+}
+
+/// The newest migration of the database, and of this build; nothing is changed.
+pub(in crate::store) async fn migrations(
+    server: &Server,
+    schema: &Schema,
+) -> Result<(i64, i64), StoreError> {
+    let mut connection = connect(server).await?;
+    let found = inspect(&mut connection, server, schema).await;
+    let _gone = bounded(connection.close()).await;
+    let found = found.map_err(|error| error.named(&server.name))?;
+    Ok((found, schema.newest()))
 }
 
 async fn on(

@@ -24,13 +24,12 @@ impl Database {
 
     pub(in crate::store) async fn put_meta(
         &self,
-        name: &str,
-        value: Option<&str>,
+        facts: &[(&str, Option<&str>)],
         audit: Option<&AuditRow>,
     ) -> Result<(), StoreError> {
         let mut connection = self.writer.acquire().await?;
         connection.execute(sql::BEGIN).await?;
-        let end = match put(&mut connection, name, value, audit).await {
+        let end = match put(&mut connection, facts, audit).await {
             Ok(()) => match connection.execute(sql::COMMIT).await {
                 Ok(_) => return Ok(()),
                 Err(error) => Err(error.into()),
@@ -47,15 +46,16 @@ impl Database {
 
 async fn put(
     connection: &mut SqliteConnection,
-    name: &str,
-    value: Option<&str>,
+    facts: &[(&str, Option<&str>)],
     audit: Option<&AuditRow>,
 ) -> Result<(), StoreError> {
-    let written = match value {
-        Some(value) => sqlx::query(sql::PUT_META).bind(name).bind(value),
-        None => sqlx::query(sql::FORGET_META).bind(name),
-    };
-    written.execute(&mut *connection).await?;
+    for (name, value) in facts {
+        let written = match value {
+            Some(value) => sqlx::query(sql::PUT_META).bind(name).bind(value),
+            None => sqlx::query(sql::FORGET_META).bind(name),
+        };
+        written.execute(&mut *connection).await?;
+    }
     match audit {
         Some(row) => insert_audit(connection, row).await,
         None => Ok(()),

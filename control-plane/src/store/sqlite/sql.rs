@@ -28,6 +28,12 @@ statements! {
     PUT_META = "INSERT INTO meta (key, value) VALUES (?, ?) \
          ON CONFLICT (key) DO UPDATE SET value = excluded.value";
     FORGET_META = "DELETE FROM meta WHERE key = ?";
+    COPY = "VACUUM INTO ?";
+    CHECK = "PRAGMA integrity_check(1)";
+    HELD = "SELECT (SELECT COUNT(*) FROM generations), \
+         (SELECT COALESCE(MAX(number), 0) FROM generations), \
+         (SELECT value FROM meta WHERE key = 'epoch')";
+    FOLD = "PRAGMA journal_mode = DELETE";
     SIZE = "SELECT (SELECT page_count FROM pragma_page_count) * \
          (SELECT page_size FROM pragma_page_size)";
     PUT_ALERT = "INSERT INTO alerts (id, compartment, state, severity, resolved_ms, body) \

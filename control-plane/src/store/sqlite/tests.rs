@@ -79,6 +79,7 @@ async fn a_full_database_refuses_and_recovers() {
         writer,
         readers: roomy.readers.clone(),
         log: Arc::clone(&roomy.log),
+        lock: Arc::clone(&roomy.lock),
     };
     let seen = database
         .append(&new("before".to_owned()), 0, &operation())

@@ -1,0 +1,158 @@
+//! A connection that ends at any message of a change: what was answered is what is stored.
+
+use std::time::Duration;
+
+use control_plane::store::{Store, StoreError, Written};
+use sqlx::{Executor as _, PgConnection, Row as _};
+
+use crate::contract::new;
+use crate::support::postgres;
+use crate::support::proxy::{Cut, Proxy};
+
+/// More messages than a change takes.
+const MESSAGES_MAX: usize = 60;
+
+/// What the database itself holds: the newest number, and how many audit rows there are.
+async fn held(connection: &mut PgConnection) -> (u64, u64) {
+    let sql = "SELECT COALESCE(MAX(number), 0), (SELECT COUNT(*) FROM bulkhead.audit) \
+               FROM bulkhead.generations";
+    let row = connection.fetch_one(sql).await.unwrap();
+    let (newest, rows): (i64, i64) = (row.get(0), row.get(1));
+    (newest.unsigned_abs(), rows.unsigned_abs())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cut_at_any_message_the_answer_is_what_is_stored() {
+    let Some(database) = postgres::Database::new().await else {
+        return;
+    };
+    let proxy = Proxy::before(&database.url);
+    let store = Store::open(&proxy.url(&database.url)).await.unwrap();
+    let mut direct = database.connect().await;
+    let mut newest = 0;
+    let (mut cuts, mut kept, mut lost) = (Vec::new(), 0, 0);
+    for cut in [Cut::Before, Cut::Within, Cut::After, Cut::InAnswer] {
+        for message in 0..MESSAGES_MAX {
+            // On a connection that is there, with its statements prepared.
+            let written = store.append(new("calm"), newest).await.unwrap();
+            newest += 1;
+            assert_eq!(written, Written::Stored(newest));
+            proxy.arm(cut, message);
+            let outcome = store.append(new("cut"), newest).await;
+            let Some(kind) = proxy.disarm() else {
+                assert_eq!(message, proxy.commit() + 1, "{cut:?}");
+                assert!(outcome.is_ok(), "{outcome:?}");
+                newest += 1;
+                break;
+            };
+            cuts.push(char::from(kind));
+            match outcome {
+                Ok(Written::Stored(number)) => {
+                    newest += 1;
+                    kept += 1;
+                    assert_eq!(number, newest);
+                }
+                Err(StoreError::Away(_)) => lost += 1,
+                other => unreachable!("{cut:?} at {message}: {other:?}"),
+            }
+            let held = held(&mut direct).await;
+            assert_eq!(held, (newest, newest), "{cut:?} at {message}");
+            assert!(message + 1 < MESSAGES_MAX, "a change takes more messages");
+        }
+    }
+    println!(
+        "{} cuts, {kept} changes kept, {lost} lost: {cuts:?}",
+        cuts.len()
+    );
+    assert!(kept > 0 && lost > 20, "{kept} {lost}");
+}
+
+/// A store behind a proxy, with two changes made: the next one finds its statements prepared.
+async fn behind(proxy: &Proxy, database: &postgres::Database) -> Store {
+    let store = Store::open(&proxy.url(&database.url)).await.unwrap();
+    for seen in [0, 1] {
+        store.append(new("calm"), seen).await.unwrap();
+    }
+    store
+}
+
+/// The commit reached the server, its answer is lost, and nobody gets through for a while: it is
+/// asked for until it is known.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_is_asked_for_until_somebody_tells() {
+    let Some(database) = postgres::Database::new().await else {
+        return;
+    };
+    let proxy = Proxy::before(&database.url);
+    let store = behind(&proxy, &database).await;
+    proxy.arm(Cut::After, proxy.commit());
+    proxy.close(true);
+    let opening = async {
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        proxy.close(false);
+    };
+    let (outcome, ()) = tokio::join!(store.append(new("cut"), 2), opening);
+    assert_eq!(proxy.disarm(), Some(b'Q'), "it was the commit");
+    assert_eq!(outcome.unwrap(), Written::Stored(3));
+}
+
+/// The same, and the way stays closed: the answer is that nobody knows, and how to ask later.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_can_tell_is_said_plainly_and_told_later() {
+    let Some(database) = postgres::Database::new().await else {
+        return;
+    };
+    let proxy = Proxy::before(&database.url);
+    let store = behind(&proxy, &database).await;
+    for (cut, is_stored) in [(Cut::After, true), (Cut::Before, false)] {
+        let mut newest = store.newest_number().await.unwrap();
+        // On the new connection: the second change finds its statements prepared.
+        for _ in 0..2 {
+            let calm = store.append(new("calm"), newest).await.unwrap();
+            newest += 1;
+            assert_eq!(calm, Written::Stored(newest));
+        }
+        proxy.arm(cut, proxy.commit());
+        proxy.close(true);
+        let outcome = store.append(new("cut"), newest).await;
+        assert_eq!(proxy.disarm(), Some(b'Q'), "it was the commit");
+        let error = outcome.unwrap_err();
+        let StoreError::Unknown { operation } = &error else {
+            unreachable!("{error:?}");
+        };
+        assert!(error.to_string().contains(operation), "{error}");
+        proxy.close(false);
+        let number = is_stored.then_some(newest + 1);
+        assert_eq!(store.operation(operation).await.unwrap(), number, "{cut:?}");
+    }
+}
+
+/// A server that falls silent keeps nobody waiting for long, and what was under way is known when
+/// it speaks again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_server_is_waited_for_with_an_end() {
+    let Some(database) = postgres::Database::new().await else {
+        return;
+    };
+    let proxy = Proxy::before(&database.url);
+    let store = behind(&proxy, &database).await;
+    proxy.silence(true);
+    let within = tokio::time::timeout(Duration::from_secs(5), store.newest_number());
+    let read = within.await.expect("an answer within seconds");
+    assert!(matches!(read, Err(StoreError::Away(_))), "{read:?}");
+    let within = tokio::time::timeout(Duration::from_secs(5), store.append(new("silent"), 2));
+    let written = within.await.expect("an answer within seconds");
+    assert!(matches!(written, Err(StoreError::Away(_))), "{written:?}");
+    proxy.silence(false);
+    let mut tries = 0;
+    let written = loop {
+        match store.append(new("next"), 2).await {
+            Err(StoreError::Away(_)) if tries < 100 => tries += 1,
+            other => break other,
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(written.unwrap(), Written::Stored(3));
+    assert_eq!(store.newest_number().await.unwrap(), 3);
+    assert_eq!(held(&mut database.connect().await).await, (3, 3));
+}
