@@ -3,6 +3,7 @@
 //! Separate because the stream writes it and API and pages read it. It lives in memory alone: a
 //! gateway says everything again when it reconnects. It must never be asked what *should* run.
 
+mod elsewhere;
 mod heard;
 mod sum;
 mod view;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 use compartment::{Figures, Level};
 use wire::stream::proto;
 
+pub(crate) use elsewhere::Told;
 pub use heard::Heard;
 use heard::Marks;
 pub(crate) use sum::{add, name_endpoints};
@@ -80,7 +82,7 @@ impl Moment {
 }
 
 /// What else is known of a gateway.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct About {
     /// It holds a higher number of this store, or other content under the same.
     pub ahead: bool,
@@ -95,6 +97,8 @@ struct Member {
     id: Arc<str>,
     /// The open stream; a newer stream of the same gateway takes its place.
     stream: Option<u64>,
+    /// That stream is another control plane's.
+    elsewhere: bool,
     version: String,
     generation: u64,
     /// Since when it runs that, as far as this process saw.
@@ -201,7 +205,7 @@ impl Fleet {
             members.streams += 1;
             let stream = members.streams;
             if let Some(member) = members.list.iter_mut().find(|member| &*member.id == id) {
-                member.stream = Some(stream);
+                (member.stream, member.elsewhere) = (Some(stream), false);
                 version.clone_into(&mut member.version);
                 member.runs(generation, &now);
                 member.turned.clone_from(&now.utc);
@@ -216,6 +220,7 @@ impl Fleet {
             members.list.push(Member {
                 id: id.into(),
                 stream: Some(stream),
+                elsewhere: false,
                 version: version.to_owned(),
                 generation,
                 runs_since: now.utc.clone(),

@@ -11,10 +11,12 @@ mod auth;
 mod clock;
 mod config;
 pub mod drills;
+mod elsewhere;
 mod events;
 pub mod fleet;
 pub mod history;
 mod import;
+mod leader;
 pub mod limits;
 pub mod linter;
 pub mod live;
@@ -35,6 +37,7 @@ mod start_error;
 mod state;
 pub mod store;
 mod stream;
+mod taken;
 mod tls;
 mod watched;
 
@@ -227,10 +230,16 @@ async fn run(
     };
     let _gone = ready.send(Ok(()));
     let mut background = JoinSet::new();
-    background.spawn(state.history.clone().run(stopping.clone()));
+    let (leader, leading) = (state.leader.clone(), CancellationToken::new());
+    background.spawn(leader.clone().run(state.store.clone(), leading.clone()));
+    background.spawn(state.store.clone().hear(stopping.clone()));
+    let elsewhere = state.elsewhere.clone();
+    background.spawn(elsewhere.run(state.clone(), stopping.clone()));
+    let history = state.history.clone();
+    background.spawn(history.run(leader.clone(), stopping.clone()));
     let (history, store) = (state.history.clone(), state.store.clone());
     let marker = history::marks::Marker::new(history, store, state.rollout.clone());
-    background.spawn(marker.run(stopping.clone()));
+    background.spawn(marker.run(leader, stopping.clone()));
     background.spawn(state.events.clone().run(state.clone()));
     background.spawn(state.orders.clone().run(stopping.clone()));
     let past = state.past.clone();
@@ -252,6 +261,8 @@ async fn run(
     );
     let beside = beside(stream, state.clone(), stopping);
     tokio::join!(rollout, alerts, serving, beside);
+    // Last: until here it is this process that keeps what it began.
+    leading.cancel();
     state.tasks.close();
     let ended = async {
         state.tasks.wait().await;
@@ -294,7 +305,9 @@ async fn open(
     }
     let rollout = rollout::Rollout::new(store.clone()).await?;
     let own = listener.local_addr().map_err(StartError::Threads)?;
-    let alerts = alerts::Alerts::open(config.alerts.clone(), store.clone(), own).await?;
+    let leader = leader::Leader::of(&store);
+    let alerts = config.alerts.clone();
+    let alerts = alerts::Alerts::open(alerts, store.clone(), own, leader.clone()).await?;
     // A history that does not open keeps nobody from starting; its state says so.
     let place = store::history_of(&config.database_url)?;
     let history = history::History::open(place, config.history).await;
@@ -308,8 +321,10 @@ async fn open(
         events: events::Events::default(),
         page_streams: pages::PageStreams::default(),
         alerts,
+        leader,
         limits: limits::Limits::new(store.clone(), rollout.clone()),
         fleet: fleet::Fleet::default(),
+        elsewhere: elsewhere::Elsewhere::of(&store),
         history,
         advice: advice::Book::default(),
         drills: drills::Drills::open(store.clone()).await,

@@ -12,6 +12,7 @@ use http::header;
 use telemetry::names::{Instrument, Label};
 use telemetry::{Family, Figure, Source as _, Text};
 
+use crate::clock;
 use crate::fleet::{GatewayState, GatewayView};
 use crate::history::{HistoryState, Standing};
 use crate::observed::Observed;
@@ -85,6 +86,10 @@ fn rollout(state: &AppState) -> Vec<Family> {
             ],
         ),
         one(Instrument::ControlLag, behind.max().unwrap_or(0)),
+        one(
+            Instrument::ControlLeads,
+            u64::from(state.leader.leads(clock::now())),
+        ),
     ]
 }
 

@@ -14,9 +14,11 @@ use crate::alerts::Alerts;
 use crate::auth::Auth;
 use crate::clock;
 use crate::drills::Drills;
+use crate::elsewhere::Elsewhere;
 use crate::events::Events;
 use crate::fleet::{Fleet, FleetFigures, GatewayView};
 use crate::history::History;
+use crate::leader::Leader;
 use crate::limits::{Author, Limits};
 use crate::live::Live;
 use crate::orders::Orders;
@@ -34,10 +36,12 @@ pub struct AppState {
     pub(crate) store: Store,
     pub(crate) rollout: Rollout,
     pub(crate) fleet: Fleet,
+    pub(crate) elsewhere: Elsewhere,
     pub(crate) limits: Limits,
     pub(crate) readings: Readings,
     pub(crate) watched: Watched,
     pub(crate) alerts: Alerts,
+    pub(crate) leader: Leader,
     pub(crate) history: History,
     pub(crate) live: Live,
     pub(crate) past: Past,

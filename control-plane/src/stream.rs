@@ -118,7 +118,11 @@ async fn follow(state: AppState, entry: Entry, mut up: Streaming<FromGateway>, d
         }
     };
     tracing::info!(gateway.id = %id, policy.generation = running, "bulkhead.gateway.connected");
-    let newest = state.rollout.current();
+    let newest = match state.rollout.current() {
+        // It may have been told by another process of this store.
+        known if same_store && running > known.about.number => state.policy_current().await,
+        known => known,
+    };
     state.watched.learn(&newest);
     let is_ahead = same_store && is_ahead(&id, &hello, &newest);
     state.fleet.about(stream, |about| {

@@ -102,6 +102,8 @@ instruments! {
         "1 while the control plane is connected."
     ControlInUse "bulkhead.control.in_use" Gauge "1"
         "1 for the control plane whose stream is open; absent without one."
+    ControlLeads "bulkhead.control.leads" Gauge "1"
+        "1 while this control plane does the periodic work."
     Gateways "bulkhead.control.gateways" Gauge "{gateway}"
         "Gateways by how they stand to the newest policy."
     AlertActive "bulkhead.alert.active" Gauge "1" "1 while an alert fires."

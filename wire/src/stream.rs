@@ -28,6 +28,16 @@ pub mod proto {
     include!("generated/bulkhead.control.v1.rs");
 }
 
+/// A report as bytes, to be handed on.
+pub fn report_bytes(report: &proto::Report) -> Vec<u8> {
+    prost::Message::encode_to_vec(report)
+}
+
+/// A report that was handed on; `None`: these bytes are none.
+pub fn report_of(bytes: &[u8]) -> Option<proto::Report> {
+    prost::Message::decode(bytes).ok()
+}
+
 /// Largest message either way: a policy document of 32 MiB and its frame.
 pub const MESSAGE_BYTES_MAX: usize = 40 << 20;
 /// Most compartments in one report.

@@ -13,6 +13,7 @@ mod rules;
 mod saved;
 mod series;
 mod service;
+mod several;
 mod tell;
 mod webhook;
 mod window;

@@ -18,11 +18,13 @@ use super::facts::Known;
 use super::notice::Desk;
 use super::rules::Rules;
 use super::saved::Saved;
+use super::several::Silence;
 use super::tell::Tried;
 use super::webhook::Webhook;
 use super::window::Counts;
 use super::words;
 use crate::clock;
+use crate::leader::Leader;
 use crate::readings::Reading;
 use crate::rollout::Rollout;
 use crate::store::{AlertFilter, AlertRow, Store, StoreError};
@@ -50,7 +52,11 @@ pub struct Alerts(pub(super) Arc<Shared>);
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: AlertConfig,
-    store: Store,
+    pub(super) store: Store,
+    /// Whether this process is the one that looks at the rules.
+    pub(super) leader: Leader,
+    /// One after the other, so that no older state of an alert is written over a newer one.
+    saving: tokio::sync::Mutex<()>,
     began: Instant,
     /// Where pages and notices say that we are.
     pub(super) own: SocketAddr,
@@ -67,14 +73,17 @@ pub(super) struct Inner {
     /// Alerts whose newest state is not in the store yet.
     pub(super) unsaved: Vec<u64>,
     pub(super) tried: Tried,
+    /// Those that are not told to the one that leads yet.
+    pub(super) silences: Vec<Silence>,
 }
 
 impl Alerts {
     /// Takes up what the store knows.
-    pub async fn open(
+    pub(crate) async fn open(
         config: AlertConfig,
         store: Store,
         own: SocketAddr,
+        leader: Leader,
     ) -> Result<Self, StoreError> {
         let now = Now {
             at_ms: BEGINNING_MS,
@@ -100,10 +109,13 @@ impl Alerts {
             desk: Desk::default(),
             unsaved: Vec::new(),
             tried: Tried::default(),
+            silences: Vec::new(),
         };
         Ok(Self(Arc::new(Shared {
             config,
             store,
+            leader,
+            saving: tokio::sync::Mutex::default(),
             began: clock::now(),
             own,
             state: Mutex::new(inner),
@@ -140,12 +152,15 @@ impl Alerts {
     }
 
     async fn look(&self, rollout: Rollout, stopping: &CancellationToken) {
-        let mut looks: u32 = 0;
+        let (mut looks, mut led) = (0_u32, false);
         loop {
             // Nothing is lost by a cancelled arm: each only says when to look.
             tokio::select! {
                 () = stopping.cancelled() => return,
                 () = tokio::time::sleep(self.0.config.rules.period()) => {}
+            }
+            if !self.takes_turn(&mut led).await {
+                continue;
             }
             let published = rollout.current();
             let now = self.now();
@@ -171,8 +186,13 @@ impl Alerts {
         }
     }
 
-    /// Writes the alerts that changed. What cannot be written now is written later.
-    async fn save_alerts(&self) {
+    /// Writes the alerts that changed. What cannot be written now is written later; true when
+    /// nothing is left to write.
+    pub(super) async fn save_alerts(&self) -> bool {
+        let _one_at_a_time = self.0.saving.lock().await;
+        if !self.0.leader.leads(clock::now()) {
+            return false;
+        }
         let rows: Vec<AlertRow> = self.with(|inner| {
             let mut ids = std::mem::take(&mut inner.unsaved);
             ids.sort_unstable();
@@ -183,7 +203,7 @@ impl Alerts {
                 .collect()
         });
         if rows.is_empty() {
-            return;
+            return true;
         }
         let ids: Vec<u64> = rows.iter().map(|row| row.id).collect();
         if let Err(error) = self.0.store.put_alerts(rows).await {
@@ -192,10 +212,15 @@ impl Alerts {
                 "alerts are not stored"
             );
             self.with(|inner| inner.unsaved.extend(&ids));
+            return false;
         }
+        true
     }
 
     async fn save_windows(&self) {
+        if !self.0.leader.leads(clock::now()) {
+            return;
+        }
         let now = self.now();
         let saved = self.with(|inner| inner.evaluator.saved(now));
         // Nothing new in an empty one: what was kept before is older than all windows by then.
@@ -211,23 +236,6 @@ impl Alerts {
                 "windows are not stored"
             );
         }
-    }
-
-    /// Nobody is told of an alert before `until_ms`.
-    pub fn silence(&self, id: u64, until_ms: i64, by: &str) -> bool {
-        self.with(|inner| {
-            let Some(alert) = inner
-                .evaluator
-                .alert_mut(id)
-                .filter(|alert| alert.is_firing())
-            else {
-                return false;
-            };
-            alert.silenced_until_ms = until_ms;
-            by.clone_into(&mut alert.silenced_by);
-            inner.unsaved.push(id);
-            true
-        })
     }
 
     /// What fires and what is pending, worst first.
@@ -337,7 +345,7 @@ fn counts(reading: &Reading) -> Counts {
     }
 }
 
-fn read(body: &str) -> Option<Alert> {
+pub(super) fn read(body: &str) -> Option<Alert> {
     let alert = serde_json::from_str(body).ok();
     if alert.is_none() {
         tracing::warn!("the store holds an alert that this build cannot read");

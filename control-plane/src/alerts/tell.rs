@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::notice::{Notice, Sent};
 use super::service::Alerts;
+use crate::clock;
 
 /// What became of notices since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +34,8 @@ impl Alerts {
                     () = stopping.cancelled() => return,
                     () = self.deliver(&notice) => {}
                 }
+                // Whoever takes over must not tell it again.
+                self.save_alerts().await;
             }
         }
     }
@@ -40,8 +43,17 @@ impl Alerts {
     fn next_notice(&self) -> Option<Notice> {
         let (config, origin) = (&self.0.config, format!("http://{}", self.0.own));
         let wanted = |severity| config.receiver(severity).is_some();
-        let now = self.now();
-        self.with(|inner| inner.desk.next(&mut inner.evaluator, now, &wanted, &origin))
+        let (now, leader) = (self.now(), &self.0.leader);
+        if !leader.leads(clock::now()) {
+            return None;
+        }
+        self.with(|inner| {
+            // Nobody is told of what another process would not find.
+            if leader.has_others() && !inner.unsaved.is_empty() {
+                return None;
+            }
+            inner.desk.next(&mut inner.evaluator, now, &wanted, &origin)
+        })
     }
 
     async fn deliver(&self, notice: &Notice) {

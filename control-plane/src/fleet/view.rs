@@ -42,7 +42,7 @@ impl From<proto::Fault> for RefusedFault {
 }
 
 /// A generation that a gateway would not run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedGeneration {
     /// Which.
     pub generation: u64,

@@ -13,6 +13,8 @@ use compartment::policy::Policy;
 use tokio_util::sync::CancellationToken;
 
 use super::{History, HistoryError, LimitChange};
+use crate::clock;
+use crate::leader::Leader;
 use crate::rollout::{Published, Rollout};
 use crate::store::{Store, StoreError};
 
@@ -50,11 +52,14 @@ impl Marker {
     }
 
     /// Notes until the process goes down.
-    pub(crate) async fn run(mut self, stopping: CancellationToken) {
+    pub(crate) async fn run(mut self, leader: Leader, stopping: CancellationToken) {
         let mut newest = self.rollout.follow();
         loop {
             let published = Arc::clone(&newest.borrow_and_update());
-            if let Err(error) = self.catch_up(&published).await {
+            if !leader.leads(clock::now()) {
+                // Where another one stopped is read again.
+                self.noted = None;
+            } else if let Err(error) = self.catch_up(&published).await {
                 // The history's own state tells of a disk that fails.
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,

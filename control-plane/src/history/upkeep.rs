@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::History;
 use super::step::Step;
 use crate::clock;
+use crate::leader::Leader;
 use crate::store::StoreError;
 use crate::store::figures::Figures;
 
@@ -44,6 +45,9 @@ const LEAST_S: [(Step, i64); 6] = [
 /// What one turn remembers for the next.
 #[derive(Debug, Default)]
 pub(super) struct Upkeep {
+    /// Whether this process is the one that looks after what all of them wrote.
+    leader: Leader,
+    measured: Option<Instant>,
     expired: Option<Instant>,
     tidied: Option<Instant>,
     /// A moment on both clocks: rows age by the one that never jumps, so that a wall clock which
@@ -63,8 +67,11 @@ impl Upkeep {
 
 impl History {
     /// Keeps the history until the process goes down.
-    pub async fn run(self, stopping: CancellationToken) {
-        let mut upkeep = Upkeep::default();
+    pub(crate) async fn run(self, leader: Leader, stopping: CancellationToken) {
+        let mut upkeep = Upkeep {
+            leader,
+            ..Upkeep::default()
+        };
         loop {
             // Nothing is lost by a cancelled arm: each only says when to look.
             tokio::select! {
@@ -158,12 +165,19 @@ impl History {
         let Ok(database) = self.database() else {
             return Err(StoreError::Closed);
         };
-        let oldest = self.pending().oldest().unwrap_or(i64::MAX);
-        let done_until = oldest.min(now_s.saturating_sub(ROLL_AFTER_S));
-        let rolled = roll(&database, done_until).await;
         let due = |last: Option<Instant>, period: Duration| {
             last.is_none_or(|last| at.saturating_duration_since(last) >= period)
         };
+        if !upkeep.leader.leads(clock::now()) {
+            if due(upkeep.measured, EXPIRE_PERIOD) {
+                upkeep.measured = Some(at);
+                self.measure(&database).await?;
+            }
+            return Ok(());
+        }
+        let oldest = self.pending().oldest().unwrap_or(i64::MAX);
+        let done_until = oldest.min(now_s.saturating_sub(ROLL_AFTER_S));
+        let rolled = roll(&database, done_until).await;
         if due(upkeep.expired, EXPIRE_PERIOD) {
             upkeep.expired = Some(at);
             self.expire(&database, upkeep, at, now_s).await?;
@@ -196,6 +210,11 @@ impl History {
             }
         }
         self.shrink(database, aged_s).await?;
+        self.measure(database).await
+    }
+
+    /// How much is kept, and from when on.
+    async fn measure(&self, database: &Figures) -> Result<(), StoreError> {
         let mut kept = Vec::new();
         for step in Step::ALL {
             let first = database.kept(step).await?.map(|(first, _)| first);

@@ -14,6 +14,7 @@ mod keeping;
 mod meta;
 mod open;
 mod postgres;
+mod shared;
 mod sqlite;
 mod statements;
 
@@ -33,6 +34,7 @@ pub use error::StoreError;
 use keeping::restored_note;
 pub use keeping::{Migrated, backup, migrate, restore};
 pub use sqlite::{Backup, Restored};
+pub(crate) use shared::{Candidate, LiveRow, LiveTable};
 
 /// Most generations in one answer.
 pub const GENERATIONS_PAGE_MAX: u32 = 500;
@@ -252,7 +254,7 @@ impl Store {
         written
     }
 
-    /// Returns after a write of this process. A hint: another process's writes do not show.
+    /// Returns after a write of this process, or one of another that was heard of: a hint.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }

@@ -18,7 +18,7 @@ const CHECKED_BYTES_MAX: u64 = 64 << 20;
 const MIGRATE_ATTEMPTS_MAX: u32 = 5;
 
 /// Number, name and text of every migration. The same numbers and names for every database.
-pub(super) const MIGRATIONS: [(i64, &str, &str); 4] = [
+pub(super) const MIGRATIONS: [(i64, &str, &str); 5] = [
     (
         1,
         "generations",
@@ -38,6 +38,11 @@ pub(super) const MIGRATIONS: [(i64, &str, &str); 4] = [
         4,
         "drills",
         include_str!("../../../migrations/sqlite/0004_drills.sql"),
+    ),
+    (
+        5,
+        "live",
+        include_str!("../../../migrations/sqlite/0005_live.sql"),
     ),
 ];
 

@@ -8,9 +8,11 @@
 mod alerts;
 mod append;
 mod drills;
+pub(super) mod live;
 mod meta;
 pub(super) mod open;
 pub(super) mod pool;
+pub(super) mod shared;
 mod sql;
 
 use sqlx::Row as _;

@@ -3,15 +3,12 @@
 //! Separate from what goes down because it is heard at any time and decides nothing about it. It
 //! must never take a gateway's word for another gateway's.
 
-use compartment::Figures;
 use telemetry::names::event;
+use wire::stream::faults_of;
 use wire::stream::proto::{Answer, Fault, Report, answer, from_gateway};
-use wire::stream::{faults_of, figures_of};
 
 use super::Link;
-use crate::clock;
-use crate::fleet::{Moment, RefusedFault, name_endpoints};
-use crate::readings::{Received, ReportMark, Taken, sorted};
+use crate::fleet::{Moment, RefusedFault};
 use crate::rollout::Answered;
 
 /// True for a fault that is about what the gateway holds, not about the document: it keeps a
@@ -91,61 +88,20 @@ impl Link {
         }
     }
 
-    /// Newest figures to the fleet, what happened since the last ones to whoever follows it.
-    fn figured(&self, mark: &ReportMark, generation: u64, mut figures: Vec<Figures>) -> bool {
-        name_endpoints(&mut figures, &self.id);
-        let (figures, now, state) = (sorted(figures), Moment::now(), &self.state);
-        let received = Received {
-            at: now.at,
-            unix_ms: clock::unix_ms(),
-        };
-        match state.readings.take(&self.id, mark, &figures, received) {
-            // Another one that is newer counts already.
-            Taken::Late => true,
-            Taken::Readings(readings) => {
-                state.history.record(&readings);
-                state.alerts.observe(&readings);
-                state
-                    .watched
-                    .take(&self.id, mark, generation, &figures, received);
-                state.past.record(&readings);
-                let known = state.fleet.report(self.stream, generation, figures, now);
-                // Last: whoever is told that figures moved looks at the fleet.
-                state.live.record(&readings);
-                known
-            }
-        }
-    }
-
-    fn reported(&mut self, mut report: Report) -> bool {
-        let newest = std::mem::take(&mut report.newest);
-        self.state.newest.record(&self.id, newest, clock::unix_ms());
+    fn reported(&mut self, report: Report) -> bool {
+        self.state.elsewhere.note(&self.id, self.stream, &report);
         let generation = if self.same_store {
             report.generation
         } else {
             0
         };
-        let mark = ReportMark::of(&report);
-        let lost = [
-            report.dropped_spans,
-            report.dropped_logs,
-            report.dropped_access_lines,
-        ];
-        let lost = lost
-            .iter()
-            .fold(0_u64, |sum, count| sum.saturating_add(*count));
-        self.state.fleet.telemetry_dropped(self.stream, lost);
         self.is_drained = report.drained;
-        let drained = report.drained;
-        self.state
-            .fleet
-            .about(self.stream, |about| about.drained = drained);
-        match figures_of(report) {
-            Ok(figures) => self.figured(&mark, generation, figures),
-            Err(error) => {
-                tracing::warn!(gateway.id = %self.id, %error, "a report is not understood");
-                false
-            }
-        }
+        let taken = self
+            .state
+            .take_report(&self.id, self.stream, generation, report, true);
+        taken.unwrap_or_else(|error| {
+            tracing::warn!(gateway.id = %self.id, %error, "a report is not understood");
+            false
+        })
     }
 }

@@ -21,13 +21,13 @@ pub(crate) const WINDOW_MS: u64 = 3_000;
 type Got = (String, Value);
 
 /// A receiver of notices that first answers with these statuses, then with 200.
-struct Receiver {
+pub(crate) struct Receiver {
     address: SocketAddr,
     got: Arc<Mutex<Vec<Got>>>,
 }
 
 impl Receiver {
-    fn start(statuses: &'static [&'static str]) -> Self {
+    pub(crate) fn start(statuses: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let got = Arc::new(Mutex::new(Vec::new()));
@@ -72,14 +72,14 @@ impl Receiver {
         self.got.lock().unwrap().clone()
     }
 
-    fn statuses(&self) -> Vec<String> {
+    pub(crate) fn statuses(&self) -> Vec<String> {
         let all = self.got();
         all.iter()
             .map(|(_, body)| body["status"].as_str().unwrap().to_owned())
             .collect()
     }
 
-    fn config(&self) -> AlertConfig {
+    pub(crate) fn config(&self) -> AlertConfig {
         let url = format!("http://{}/hidden-path", self.address);
         let secret = Secret::new(SECRET).unwrap();
         AlertConfig {
@@ -202,7 +202,7 @@ impl Counted {
     }
 }
 
-fn alerts(plane: &Plane, query: &str) -> Value {
+pub(crate) fn alerts(plane: &Plane, query: &str) -> Value {
     let answer = plane.api("GET", &format!("/alerts{query}"), None);
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()

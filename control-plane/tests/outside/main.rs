@@ -30,6 +30,7 @@ mod pages_routes;
 mod pages_shadow;
 mod policy;
 mod postgres;
+mod replicas;
 mod rollout;
 mod store;
 mod stream;

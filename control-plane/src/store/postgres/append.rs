@@ -138,6 +138,7 @@ async fn rows(
         operation: operation.to_owned(),
     };
     insert_audit(connection, &row).await?;
+    connection.execute(sql::TELL).await?;
     Ok(Written::Stored(next))
 }
 

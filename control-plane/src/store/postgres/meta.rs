@@ -62,5 +62,6 @@ async fn put(
     if let Some(row) = audit {
         insert_audit(connection, row).await?;
     }
+    bounded(connection.execute(sql::TELL)).await?;
     bounded(connection.execute(sql::COMMIT)).await.map(drop)
 }

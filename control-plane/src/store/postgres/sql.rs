@@ -34,6 +34,35 @@ statements! {
     BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED";
     COMMIT = "COMMIT";
     ROLLBACK = "ROLLBACK";
+    /// Heard by whoever listens once the transaction is stored, and by nobody if it is not.
+    TELL = "SELECT pg_notify('bulkhead_changed', '')";
+    /// For what is worth a second of waiting and no log.
+    PASSING = "SELECT set_config('statement_timeout', '2000', false), \
+         set_config('lock_timeout', '1000', false), \
+         set_config('synchronous_commit', 'off', false)";
+    PUT_LIVE = "INSERT INTO bulkhead.live (gateway, replica, beat_us, state, report) \
+         SELECT w.gateway, $1, (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint, \
+         w.state, w.report \
+         FROM UNNEST($2::text[], $3::text[], $4::bytea[]) AS w (gateway, state, report) \
+         ON CONFLICT (gateway) DO UPDATE SET replica = excluded.replica, \
+         beat_us = excluded.beat_us, state = excluded.state, report = excluded.report";
+    LIVE = "SELECT l.gateway, l.beat_us, l.state, l.report FROM bulkhead.live l \
+         WHERE l.replica <> $1 \
+         AND l.beat_us > (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint - $2 \
+         AND NOT EXISTS (SELECT 1 FROM UNNEST($3::text[], $4::bigint[]) AS k (gateway, beat_us) \
+         WHERE k.gateway = l.gateway AND k.beat_us = l.beat_us) \
+         ORDER BY l.beat_us LIMIT $5";
+    FORGET_LIVE = "DELETE FROM bulkhead.live WHERE beat_us < \
+         (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint - $1";
+    ALIVE = "SELECT 1";
+    /// A session that leads and says nothing for 6 s is ended, and so is one whose machine is gone:
+    /// its lock is free then. Servers that do not know one of these do without it.
+    LEADING = "SELECT set_config(name, value, false) FROM pg_catalog.pg_settings \
+         JOIN (VALUES ('statement_timeout', '2000'), ('idle_session_timeout', '6000'), \
+         ('tcp_user_timeout', '6000'), ('tcp_keepalives_idle', '2'), \
+         ('tcp_keepalives_interval', '1'), ('tcp_keepalives_count', '3')) \
+         AS wanted (name, value) USING (name)";
+    LEAD = "SELECT pg_try_advisory_lock($1)";
     EPOCH = "SELECT value FROM bulkhead.meta WHERE key = 'epoch'";
     /// Writers take turns: the row is locked until the transaction ends. A statement of its own:
     /// what the next one sees must be younger than the lock.
