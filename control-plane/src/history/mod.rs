@@ -118,7 +118,7 @@ struct Inner {
 
 impl History {
     /// Opens the history beside the store, making it when it is not there. One that cannot be
-    /// opened is tried again and again by [`History::run`].
+    /// opened is tried again and again by `History::run`.
     pub(crate) async fn open(place: impl Into<Address>, settings: HistorySettings) -> Self {
         let history = Self(Arc::new(Inner {
             place: place.into(),
@@ -143,7 +143,7 @@ impl History {
         }
     }
 
-    /// Makes the next turn of [`History::run`] begin now.
+    /// Makes the next turn of `History::run` begin now.
     pub fn wake(&self) {
         self.0.wake.notify_one();
     }

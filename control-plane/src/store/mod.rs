@@ -33,8 +33,8 @@ pub use drills::{DRILLS_KEPT_MAX, DRILLS_OF_ROUTE_MAX, DrillRow};
 pub use error::StoreError;
 use keeping::restored_note;
 pub use keeping::{Migrated, backup, migrate, restore};
-pub use sqlite::{Backup, Restored};
 pub(crate) use shared::{Candidate, LiveRow, LiveTable};
+pub use sqlite::{Backup, Restored};
 
 /// Most generations in one answer.
 pub const GENERATIONS_PAGE_MAX: u32 = 500;
