@@ -86,7 +86,7 @@ pub struct EndpointFigures {
     pub ejected_for_ms: Option<u64>,
     /// `None`: it is not checked, or was not yet.
     pub check: Option<EndpointCheck>,
-    /// `None`: it was not dialled yet.
+    /// `None`: an address, or a name that was not looked up yet.
     pub name: Option<EndpointName>,
     /// `None`: the gateway's own words.
     #[serde(skip_serializing_if = "Option::is_none")]

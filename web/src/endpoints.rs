@@ -161,8 +161,17 @@ impl EndpointCells {
             latency: one.latency_us.map(text::micros).unwrap_or_default(),
             failures,
             check: check.unwrap_or_default(),
-            name: name.unwrap_or_default(),
+            name: name.unwrap_or_else(|| not_looked_up(&one.url).to_owned()),
         }
+    }
+}
+
+/// An address is dialled as it stands: there is no name to look up.
+fn not_looked_up(url: &str) -> &'static str {
+    let place = url.split_once("://").map_or(url, |(_, place)| place);
+    match place.parse::<std::net::SocketAddr>() {
+        Ok(_) => "",
+        Err(_) => "not looked up yet",
     }
 }
 

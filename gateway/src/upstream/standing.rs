@@ -190,7 +190,8 @@ impl Standing {
         let until_us = self.ejected_until_us.load(Ordering::Relaxed);
         Seen {
             in_flight: self.in_flight(),
-            latency_us: self.latency_us(now_us),
+            // As it was told last: what is forgiven with time is for the choice alone.
+            latency_us: self.latency_us.load(Ordering::Relaxed),
             failures: self.failures.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
             ejections: self.ejections.load(Ordering::Relaxed),
@@ -232,6 +233,15 @@ mod tests {
         one.succeed();
         assert_eq!(one.seen(now_us).ejections, 0);
         assert!((1..FAILURES_MAX).all(|_| !one.fail(now_us)) && one.fail(now_us));
+    }
+
+    #[test]
+    fn what_is_forgiven_is_shown_as_it_was() {
+        let one = Standing::default();
+        one.took(8_000, SECOND);
+        let later_us = SECOND + 10 * HALF_US;
+        assert!(one.load(later_us) < 2_000);
+        assert_eq!(one.seen(later_us).latency_us, 8_000);
     }
 
     #[test]

@@ -291,7 +291,7 @@ pub struct Endpoint {
     /// Absent: it is not checked, or was not yet.
     #[prost(message, optional, tag = "9")]
     pub check: ::core::option::Option<EndpointCheck>,
-    /// Absent: it was not dialled yet.
+    /// Absent: an address, or a name that was not looked up yet.
     #[prost(message, optional, tag = "10")]
     pub name: ::core::option::Option<EndpointName>,
 }
