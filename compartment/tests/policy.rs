@@ -1120,3 +1120,18 @@ fn a_breaker_is_that_of_the_articles_unless_it_says_otherwise() {
         &["\"open\" or \"closed\""],
     );
 }
+
+#[test]
+fn an_upstream_tells_all_that_is_wrong_with_it_at_once() {
+    let document = edit(
+        with("/upstreams/main/endpoints", "[\"nonsense\"]"),
+        "/upstreams/main/breaker",
+        "{ failure_rate = 7 }",
+    );
+    let document = edit(document, "/upstreams/main/force_breaker", "\"auto\"");
+    let faults = check(&document).unwrap_err();
+    let told: Vec<String> = faults.iter().map(|fault| fault.path.to_string()).collect();
+    for at in ["endpoints[0]", "breaker.failure_rate", "force_breaker"] {
+        assert!(told.contains(&format!("upstreams.main.{at}")), "{told:?}");
+    }
+}

@@ -207,8 +207,15 @@ impl Rollout {
     /// `written` is a generation that was just stored, already read: it saves reading it again.
     pub async fn refresh(&self, written: Option<Published>) -> Result<Arc<Published>, StoreError> {
         let _one_at_a_time = self.refreshing.lock().await;
-        let number = self.store.newest_number().await?;
         let current = self.current();
+        let next = current.about.number.saturating_add(1);
+        let is_next = |written: &Published| written.about.number == next;
+        let number = match self.store.newest_number().await {
+            Ok(number) => number,
+            // It was acknowledged: a store that went away just then must not hold it back.
+            Err(_) if written.as_ref().is_some_and(is_next) => next,
+            Err(error) => return Err(error),
+        };
         if number == current.about.number {
             return Ok(current);
         }
@@ -317,4 +324,55 @@ async fn load(store: &Store, number: u64) -> Result<Published, StoreError> {
         );
     }
     read
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{NewGeneration, Written};
+
+    const DOCUMENT: &str = r#"{"schema": 1}"#;
+
+    fn published(number: u64) -> Published {
+        let about = Generation {
+            number,
+            digest: number.to_string(),
+            author: String::new(),
+            comment: String::new(),
+            source: "put".to_owned(),
+            created_at: String::new(),
+        };
+        let document = DOCUMENT.to_owned();
+        Published::read(Stored { about, document }, "one").unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_was_acknowledged_is_published_though_the_store_goes_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/store.db", folder.path().display());
+        let store = Store::open(&url).await.unwrap();
+        let first = NewGeneration {
+            document: DOCUMENT.to_owned(),
+            digest: "1".to_owned(),
+            author: String::new(),
+            comment: String::new(),
+            source: "import",
+            created_at: clock::utc(),
+            origin: String::new(),
+            differences: String::new(),
+            request_id: String::new(),
+        };
+        assert!(matches!(
+            store.append(first, 0).await.unwrap(),
+            Written::Stored(1)
+        ));
+        let rollout = Rollout::new(store.clone()).await.unwrap();
+        store.close().await;
+        assert!(rollout.refresh(None).await.is_err());
+        // Not the next one: nobody knows what lies between.
+        assert!(rollout.refresh(Some(published(3))).await.is_err());
+        let newest = rollout.refresh(Some(published(2))).await.unwrap();
+        assert_eq!(newest.about.number, 2);
+        assert_eq!(rollout.current().about.number, 2);
+    }
 }

@@ -31,6 +31,8 @@ use crate::upstream::{Dialler, NoConnection, Target};
 
 /// Checks of one upstream at one time; more wait for their turn.
 const CHECKS_AT_ONCE_MAX: usize = 8;
+/// Checks of the process at one time, each with a connection of its own.
+const CHECKS_MAX: usize = 256;
 /// Longest time for a check, whatever its interval.
 const CHECK_MAX: Duration = Duration::from_secs(5);
 /// How soon a new policy is followed.
@@ -87,6 +89,7 @@ enum Bad {
 struct Checker {
     dialler: Rc<Dialler>,
     ids: Ids,
+    places: Semaphore,
 }
 
 /// All that is checked, by upstream.
@@ -123,6 +126,7 @@ impl Round {
             checker: Rc::new(Checker {
                 dialler,
                 ids: Ids::random(),
+                places: Semaphore::new(CHECKS_MAX),
             }),
             upstreams: HashMap::new(),
             tasks: JoinSet::new(),
@@ -189,9 +193,11 @@ impl Checker {
             sleep(Duration::from_micros(pause_us)).await;
             // Never closed; if it were, there would just be no bound.
             let turn = turns.acquire().await;
+            // Second, so that an upstream waits for a place with no more than its turns.
+            let place = self.places.acquire().await;
             let longest = terms.interval.min(CHECK_MAX);
             let checked = timeout(longest, self.check(&target, &terms, longest)).await;
-            drop(turn);
+            drop((place, turn));
             let bad = checked.unwrap_or(Err(Bad::Late)).err();
             target.note_check(
                 self.dialler.clock().now_us(),

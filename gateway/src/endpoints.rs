@@ -81,7 +81,12 @@ fn one(target: &Target, state: EndpointState, several: bool, now_us: u64) -> End
     });
     let name = target.last_look_up().map(|look_up| EndpointName {
         addresses: look_up.addresses.iter().map(ToString::to_string).collect(),
-        age_ms: age_ms(look_up.at_us),
+        // Never answered: there is nothing that could be old.
+        age_ms: if look_up.addresses.is_empty() {
+            0
+        } else {
+            age_ms(look_up.at_us)
+        },
         error: look_up.error,
     });
     EndpointFigures {

@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 
-use hickory_resolver::TokioResolver;
 use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::{ResolverBuilder, TokioResolver};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
@@ -50,7 +51,14 @@ pub(crate) struct Resolver {
 type SetUp = fn() -> Result<TokioResolver, NetError>;
 
 fn from_system() -> Result<TokioResolver, NetError> {
-    TokioResolver::builder_tokio().and_then(|builder| builder.build())
+    TokioResolver::builder_tokio().and_then(settled)
+}
+
+/// What is kept of an answer, and for how long, is decided here alone: with a cache of its own
+/// the library would give the old address again, however often it is asked anew.
+fn settled(mut builder: ResolverBuilder<TokioRuntimeProvider>) -> Result<TokioResolver, NetError> {
+    builder.options_mut().cache_size = 0;
+    builder.build()
 }
 
 #[derive(Debug, Default)]
@@ -220,8 +228,11 @@ fn without_asking(host: &str) -> Option<Rc<[IpAddr]>> {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use hickory_resolver::config::ResolverConfig;
-    use hickory_resolver::net::runtime::TokioRuntimeProvider;
+    use std::sync::OnceLock;
+    use std::time::Duration;
+
+    use hickory_resolver::config::{NameServerConfig, ResolverConfig};
+    use tokio::net::UdpSocket;
 
     use super::*;
 
@@ -276,6 +287,73 @@ mod tests {
         }
         let config = ResolverConfig::default();
         TokioResolver::builder_with_config(config, TokioRuntimeProvider::default()).build()
+    }
+
+    static SCRIPTED_PORT: OnceLock<u16> = OnceLock::new();
+
+    fn from_the_scripted_one() -> Result<TokioResolver, NetError> {
+        let mut server = NameServerConfig::udp(Ipv4Addr::LOCALHOST.into());
+        for connection in &mut server.connections {
+            connection.port = *SCRIPTED_PORT.get().unwrap();
+        }
+        let config = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
+        let provider = TokioRuntimeProvider::default();
+        settled(TokioResolver::builder_with_config(config, provider))
+    }
+
+    /// One answer: the address for an A question, nothing for any other, good for a day.
+    fn answer(question: &[u8], address: [u8; 4]) -> Vec<u8> {
+        let name_end = 12 + question[12..].iter().position(|byte| *byte == 0).unwrap() + 1;
+        let is_a = question[name_end..name_end + 2] == [0, 1];
+        let mut bytes = question[..2].to_vec();
+        bytes.extend([0x81, 0x80, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0]);
+        bytes.extend(&question[12..name_end + 4]);
+        if is_a {
+            bytes.extend([0xc0, 12, 0, 1, 0, 1, 0, 1, 0x51, 0x80, 0, 4]);
+            bytes.extend(address);
+        }
+        bytes
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_name_that_moved_is_found_before_its_old_answer_ends() {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        SCRIPTED_PORT
+            .set(socket.local_addr().unwrap().port())
+            .unwrap();
+        let address = Rc::new(Cell::new([192, 0, 2, 1]));
+        let serving = async {
+            let mut question = [0; 512];
+            loop {
+                let (length, peer) = socket.recv_from(&mut question).await.unwrap();
+                let answer = answer(&question[..length], address.get());
+                socket.send_to(&answer, peer).await.unwrap();
+            }
+        };
+        let asking = async {
+            let resolver = Resolver::set_up_by(from_the_scripted_one, Clock::start());
+            let found = resolver.addresses("shop.example").await.unwrap();
+            assert_eq!(*found, [IpAddr::from([192, 0, 2, 1])]);
+            address.set([192, 0, 2, 2]);
+            // The service is gone there: each failed connection is a doubt.
+            loop {
+                resolver.doubt("shop.example");
+                let found = resolver.addresses("shop.example").await.unwrap();
+                if *found == [IpAddr::from([192, 0, 2, 2])] {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let both = async {
+            tokio::select! {
+                () = serving => {}
+                () = asking => {}
+            }
+        };
+        let local = tokio::task::LocalSet::new();
+        let bounded = tokio::time::timeout(Duration::from_secs(20), local.run_until(both));
+        bounded.await.unwrap();
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -149,6 +149,7 @@ impl EndpointCells {
             let addresses = last.addresses.join(", ");
             match &last.error {
                 None => format!("{addresses}, {age}"),
+                Some(error) if addresses.is_empty() => error.clone(),
                 Some(error) => format!("{error}; last good, {age}: {addresses}"),
             }
         });

@@ -66,6 +66,9 @@ fn upstream(id: Node<'_>, node: Node<'_>, faults: &mut Faults) -> Option<Upstrea
     let http2 = table.or("http2", false, faults, flag);
     let health = table.optional("health", faults, health);
     let tls = table.optional("tls", faults, tls);
+    let breaker = table.optional("breaker", faults, breaker);
+    let force_breaker = table.optional("force_breaker", faults, forced);
+    // From here on nothing is read: all that is wrong is told by now.
     let endpoints = endpoints?;
     if matches!(tls, Some(Some(_)))
         && !endpoints.iter().any(|endpoint| endpoint.secure)
@@ -73,8 +76,6 @@ fn upstream(id: Node<'_>, node: Node<'_>, faults: &mut Faults) -> Option<Upstrea
     {
         return faults.broken(node, "has no effect: none of the endpoints is https");
     }
-    let breaker = table.optional("breaker", faults, breaker);
-    let force_breaker = table.optional("force_breaker", faults, forced);
     Some(Upstream {
         id: id?,
         endpoints,

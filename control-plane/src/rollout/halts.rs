@@ -41,6 +41,12 @@ impl Kept {
 impl Rollout {
     /// Writes what is not in the store yet.
     pub(super) async fn keep(&self, kept: &mut Kept) -> Result<(), StoreError> {
+        let due = kept.due(self.stage(|stage| stage.proven()));
+        let is_due = due.is_some_and(|due| due <= clock::now());
+        if is_due {
+            // Before anything that may fail: what is due and not noted is due again at once.
+            kept.tried = Some(clock::now());
+        }
         if let Some(halt) = self.stage(|stage| stage.halt_to_keep()) {
             self.store
                 .put_meta(key(halt.generation), body(&halt)?, Some(audit(&halt)))
@@ -48,10 +54,7 @@ impl Rollout {
             self.stage(|stage| stage.halt_is_kept(halt.generation));
         }
         let proven = self.stage(|stage| stage.proven());
-        if let (Some(number), Some(due)) = (proven, kept.due(proven))
-            && due <= clock::now()
-        {
-            kept.tried = Some(clock::now());
+        if let Some(number) = proven.filter(|_| is_due) {
             let text = Some(number.to_string());
             self.store.put_meta(PROVEN.to_owned(), text, None).await?;
             // One that was refused by one gateway and then run by another is halted no more.

@@ -122,10 +122,11 @@ pub fn shown(url: &str) -> String {
         return "…".to_owned();
     };
     let scheme_is_one = scheme.bytes().all(|byte| byte.is_ascii_lowercase());
-    let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    // The last `@`: a password that should have been encoded may hold others.
-    let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
-    if !scheme_is_one || rest.contains('@') && place.contains(':') && place.contains("//") {
+    // The last `@`: a password that should have been encoded may hold others, and what begins
+    // parameters elsewhere.
+    let (user, place) = rest.rsplit_once('@').unwrap_or(("", rest));
+    let place = place.split(['?', '#']).next().unwrap_or_default();
+    if !scheme_is_one || user.contains(['?', '#', '/']) || place.contains("//") {
         return "…".to_owned();
     }
     format!("{scheme}://{place}")
@@ -136,8 +137,16 @@ fn server(url: &str) -> Result<Server, StoreError> {
         url: shown(url),
         rule,
     };
-    if !url.contains("://") {
+    let Some((_, rest)) = url.split_once("://") else {
         return Err(refuse(RULE.to_owned()));
+    };
+    // It would be read as another host or database, whose names are shown.
+    if rest
+        .rsplit_once('@')
+        .is_some_and(|(user, _)| user.contains(['/', '?', '#']))
+    {
+        let rule = "in a password `/`, `?` and `#` are written %2F, %3F and %23";
+        return Err(refuse(rule.to_owned()));
     }
     let query = url.split_once('?').map_or("", |(_, query)| query);
     let mut is_said = false;
@@ -247,6 +256,13 @@ mod tests {
             "postgres://me:hunter2@db.example:nonsense/d",
             "postgres://me:hunter2@/d?host=/run/postgresql",
             "postgres:me:hunter2",
+            "postgres://me:hunter2#1@db.example/d",
+            "postgres://me:hunter2?1@db.example/d",
+            "postgres://me:1#hunter2@db.example/d",
+            "postgres://me:1?hunter2@db.example/d",
+            "postgres://me:hunter2/1@db.example/d",
+            "postgres://me:1/hunter2@db.example/d",
+            "postgres://db.example/d?user=me&password=hunter2@x",
             "https://me:hunter2@db.example/d",
         ] {
             let text = match Address::parse(url) {

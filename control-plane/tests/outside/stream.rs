@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::support::gateway::{Gateway, Runs};
-use crate::support::{Plane, policy};
+use crate::support::{Plane, config, policy};
 use control_plane::Secret;
 use serde_json::{Value, json};
 use tonic::Code;
@@ -358,4 +358,36 @@ async fn many_gateways_converge_whatever_a_few_do() {
         },
     );
     tasks.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_runs_what_another_control_plane_of_the_store_wrote_is_not_ahead_of_it() {
+    let plane = Plane::start();
+    let second = control_plane::start(config(plane.folder.path())).unwrap();
+    let other = Plane {
+        address: second.dashboard(),
+        running: Some(second),
+        folder: tempfile::tempdir().unwrap(),
+    };
+    let mut gateway = Gateway::connect(&plane, "one").await;
+    let first = gateway.policy().await;
+    gateway.running(first.generation).await;
+    let written = limit(&plane, 9);
+    let policy = gateway.policy().await;
+    assert_eq!(policy.generation, written);
+    let runs = Runs {
+        generation: written,
+        digest: policy.digest,
+        epoch: policy.epoch,
+        has_parts: false,
+    };
+    // At once: the other one has not looked into the store since.
+    let mut moved = Gateway::try_connect(&other, "one", &other.token(), runs)
+        .await
+        .unwrap();
+    until(&other, "running", |list| {
+        list.len() == 1 && list[0]["state"] == "running"
+    });
+    let push = tokio::time::timeout(Duration::from_millis(300), moved.next()).await;
+    assert!(push.is_err(), "{push:?}");
 }
