@@ -116,6 +116,13 @@ impl Orders {
     }
 
     async fn read(&self) -> Result<(), StoreError> {
+        // Rows from before a write must not take the place of what it left.
+        let _turn = self.turn.lock().await;
+        self.fetch().await
+    }
+
+    /// Only with the turn.
+    async fn fetch(&self) -> Result<(), StoreError> {
         let mut book = Book::default();
         for (name, body) in self.store.meta(ALL).await? {
             if let Some(id) = name.strip_prefix(DRAIN) {
@@ -137,8 +144,14 @@ impl Orders {
         Ok(())
     }
 
+    /// What was just stored counts at once, whether or not the store can be read now.
+    fn set(&self, change: impl FnOnce(&mut Book)) {
+        self.with(change);
+        self.moved.send_replace(());
+    }
+
     fn with<T>(&self, ask: impl FnOnce(&mut Book) -> T) -> T {
-        // It is replaced whole.
+        // No change of it can be left half done.
         ask(&mut self.book.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -164,13 +177,19 @@ impl Orders {
         if drained && count >= ORDERS_MAX {
             return Err(OrderError::Full);
         }
-        let body = drained.then(|| body(&order(author))).transpose()?;
+        let order = drained.then(|| order(author));
+        let text = order.as_ref().map(body).transpose()?;
         let action = if drained { "drain" } else { "undrain" };
         let audit = self.audit(action, gateway, author);
         self.store
-            .put_meta(format!("{DRAIN}{gateway}"), body, Some(audit))
+            .put_meta(format!("{DRAIN}{gateway}"), text, Some(audit))
             .await?;
-        Ok(self.read().await?)
+        self.set(|book| {
+            book.drained.remove(gateway);
+            let drained = order.map(|order| (gateway.to_owned(), order));
+            book.drained.extend(drained);
+        });
+        Ok(())
     }
 
     /// Lets a gateway go back to the newest generation: only the audit row is kept of that.
@@ -222,3 +241,6 @@ fn body<T: Serialize>(value: &T) -> Result<String, StoreError> {
 fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|_| StoreError::Row("meta.gateway"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -144,7 +144,9 @@ impl Rollout {
 
     /// The stream is closed.
     pub(crate) fn disconnect(&self, stream: u64) {
-        self.change(|stage| stage.disconnect(stream, clock::now()));
+        let (utc, now) = (clock::utc(), clock::now());
+        let halted = self.change(|stage| stage.disconnect(stream, utc, now));
+        self.tell(halted);
     }
 
     /// What this stream's gateway is to run; `None` when there is nothing that it may.
@@ -166,10 +168,14 @@ impl Rollout {
     pub(crate) fn answered(&self, stream: u64, generation: u64, answer: Answered) {
         let (utc, now) = (clock::utc(), clock::now());
         let halted = self.change(|stage| stage.answered(stream, generation, answer, utc, now));
+        self.tell(halted);
+    }
+
+    fn tell(&self, halted: bool) {
         if let (true, Some(halt)) = (halted, self.stage(|stage| stage.halt())) {
             let first = halt.errors.first();
             tracing::error!(
-                policy.generation = generation,
+                policy.generation = halt.generation,
                 gateway.id = %halt.gateway,
                 fault.pointer = first.map(|fault| fault.pointer.as_str()),
                 fault.rule = first.map(|fault| fault.detail.as_str()),
@@ -261,7 +267,7 @@ impl Rollout {
             let mut outcome = Ok(());
             if told {
                 look_at = clock::now() + PERIOD;
-                outcome = self.look().await;
+                outcome = self.look().await.map(|stored| kept.saw(stored));
             }
             if outcome.is_ok() {
                 outcome = self.keep(&mut kept).await;
@@ -296,7 +302,7 @@ impl Rollout {
     }
 
     /// What other processes, or callers who left, wrote.
-    async fn look(&self) -> Result<(), StoreError> {
+    async fn look(&self) -> Result<Option<u64>, StoreError> {
         self.refresh(None).await?;
         self.read_halt().await
     }

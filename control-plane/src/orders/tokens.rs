@@ -56,32 +56,40 @@ impl Orders {
         self.with(|book| book.tokens.values().cloned().collect())
     }
 
-    /// Makes a token for one gateway. Older ones stay: that is how they are rotated.
+    /// Makes a token for one gateway. Older ones stay: that is how they are rotated. The name is
+    /// shut out no more.
     pub(crate) async fn create_token(
         &self,
         gateway: &str,
         author: &Author,
     ) -> Result<NewToken, OrderError> {
-        let _turn = self.turn.lock().await;
         named(gateway)?;
+        let _turn = self.turn.lock().await;
+        // Another process may have shut it out a moment ago.
+        self.fetch().await?;
+        let is_shut = self.with(|book| book.shut.contains_key(gateway));
+        if is_shut {
+            // Those that the shut-out could not delete would open again with its end.
+            self.forget_all(gateway, author).await?;
+        }
         if self.with(|book| book.tokens.len()) >= TOKENS_MAX {
             return Err(OrderError::Full);
         }
-        let (id, secret) = (Secret::random()?, Secret::random()?);
-        let id: String = digest(id.expose()).chars().take(16).collect();
-        let token = Secret::new(&format!("{PREFIX}_{id}_{}", secret.expose()))?;
-        let row = TokenRow {
-            id: id.clone(),
-            gateway: gateway.to_owned(),
-            digest: digest(token.expose()),
-            created_at: clock::utc(),
-            created_by: author.name.clone(),
-        };
+        let (row, token) = fresh(gateway, author)?;
         let audit = self.audit("token-create", gateway, author);
         self.store
-            .put_meta(format!("{TOKEN}{id}"), Some(body(&row)?), Some(audit))
+            .put_meta(format!("{TOKEN}{}", row.id), Some(body(&row)?), Some(audit))
             .await?;
-        self.read().await?;
+        if is_shut {
+            let audit = self.audit("unrevoke", gateway, author);
+            self.store
+                .put_meta(format!("{SHUT}{gateway}"), None, Some(audit))
+                .await?;
+        }
+        self.set(|book| {
+            book.shut.remove(gateway);
+            book.tokens.insert(row.id.clone(), row.clone());
+        });
         Ok(NewToken { row, token })
     }
 
@@ -92,34 +100,48 @@ impl Orders {
         let Some(row) = row else {
             return Err(OrderError::NoToken(id.chars().take(64).collect()));
         };
-        let audit = self.audit("token-revoke", &row.gateway, author);
-        self.store
-            .put_meta(format!("{TOKEN}{id}"), None, Some(audit))
-            .await?;
-        Ok(self.read().await?)
+        self.forget(&row, author).await
     }
 
-    /// Shuts a gateway out: its tokens are revoked, and the shared one lets its name in no more
-    /// until a token of its own is made.
+    /// Shuts a gateway out: neither the shared token nor one of its own lets its name in until
+    /// another one is made for it.
     pub(crate) async fn shut_out(&self, gateway: &str, author: &Author) -> Result<(), OrderError> {
         named(gateway)?;
-        let own = self
-            .tokens()
-            .into_iter()
-            .filter(|row| row.gateway == gateway);
-        for row in own {
-            self.revoke_token(&row.id, author).await?;
-        }
         let _turn = self.turn.lock().await;
-        if self.with(|book| book.shut.len()) >= super::ORDERS_MAX {
-            return Err(OrderError::Full);
+        // For tokens that another process just made; its failing keeps nobody in.
+        let _silent = self.fetch().await;
+        let (is_shut, count) = self.with(|book| (book.shut.contains_key(gateway), book.shut.len()));
+        if !is_shut {
+            if count >= super::ORDERS_MAX {
+                return Err(OrderError::Full);
+            }
+            let audit = self.audit("revoke", gateway, author);
+            let order = order(author);
+            self.store
+                .put_meta(format!("{SHUT}{gateway}"), Some(body(&order)?), Some(audit))
+                .await?;
+            self.set(|book| drop(book.shut.insert(gateway.to_owned(), order)));
         }
-        let audit = self.audit("revoke", gateway, author);
-        let text = body(&order(author))?;
+        // From here on its tokens open nothing; one whose deletion fails goes with the next call.
+        self.forget_all(gateway, author).await
+    }
+
+    /// Only with the turn.
+    async fn forget_all(&self, gateway: &str, author: &Author) -> Result<(), OrderError> {
+        let all = self.tokens().into_iter();
+        for row in all.filter(|row| row.gateway == gateway) {
+            self.forget(&row, author).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn forget(&self, row: &TokenRow, author: &Author) -> Result<(), OrderError> {
+        let audit = self.audit("token-revoke", &row.gateway, author);
         self.store
-            .put_meta(format!("{SHUT}{gateway}"), Some(text), Some(audit))
+            .put_meta(format!("{TOKEN}{}", row.id), None, Some(audit))
             .await?;
-        Ok(self.read().await?)
+        self.set(|book| drop(book.tokens.remove(&row.id)));
+        Ok(())
     }
 
     /// Who a token is of: `None` for one that is not known.
@@ -133,14 +155,32 @@ impl Orders {
 
     /// Whether this entry lets this gateway in, now.
     pub(crate) fn lets_in(&self, entry: &Entry, gateway: &str) -> bool {
-        self.with(|book| match entry {
-            Entry::Shared => !book.shut.contains_key(gateway),
-            Entry::Own(id) => book
-                .tokens
-                .get(id)
-                .is_some_and(|row| row.gateway == gateway),
+        self.with(|book| {
+            let is_shut = book.shut.contains_key(gateway);
+            !is_shut
+                && match entry {
+                    Entry::Shared => true,
+                    Entry::Own(id) => book
+                        .tokens
+                        .get(id)
+                        .is_some_and(|row| row.gateway == gateway),
+                }
         })
     }
+}
+
+fn fresh(gateway: &str, author: &Author) -> Result<(TokenRow, Secret), OrderError> {
+    let (id, secret) = (Secret::random()?, Secret::random()?);
+    let id: String = digest(id.expose()).chars().take(16).collect();
+    let token = Secret::new(&format!("{PREFIX}_{id}_{}", secret.expose()))?;
+    let row = TokenRow {
+        id,
+        gateway: gateway.to_owned(),
+        digest: digest(token.expose()),
+        created_at: clock::utc(),
+        created_by: author.name.clone(),
+    };
+    Ok((row, token))
 }
 
 fn digest(text: &str) -> String {

@@ -4,6 +4,8 @@
 //! store, no clock of its own. It must never let a generation go on that nobody runs and somebody
 //! refused.
 
+mod left;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -87,6 +89,8 @@ pub(crate) struct Stage {
     /// The newest generation before that somebody ran and nobody halted.
     safe: Option<Outgoing>,
     members: Vec<Member>,
+    /// Who left with the newest unanswered, and when it was allowed it: it may have died of it.
+    left: Option<(Arc<str>, Instant)>,
 }
 
 impl Stage {
@@ -100,6 +104,7 @@ impl Stage {
             version: 0,
             safe,
             members: Vec::new(),
+            left: None,
         }
     }
 
@@ -131,6 +136,7 @@ impl Stage {
 
     fn choose_anew(&mut self, now: Instant) {
         (self.open, self.halt, self.halt_kept) = (false, None, false);
+        self.left = None;
         for member in &mut self.members {
             (member.allowed, member.passed) = (None, false);
         }
@@ -157,10 +163,13 @@ impl Stage {
         self.choose(now);
     }
 
-    /// A stream is closed.
-    pub(crate) fn disconnect(&mut self, stream: u64, now: Instant) {
-        self.members.retain(|member| member.stream != stream);
+    /// A stream is closed. The answer is true when this halted the newest generation.
+    pub(crate) fn disconnect(&mut self, stream: u64, utc: String, now: Instant) -> bool {
+        let at = self.members.iter().position(|m| m.stream == stream);
+        let gone = at.map(|at| self.members.remove(at));
+        let halted = gone.is_some_and(|gone| self.leaves(&gone, utc));
         self.choose(now);
+        halted
     }
 
     /// A generation went down this stream.
@@ -196,18 +205,19 @@ impl Stage {
             Answered::Runs => self.prove(),
             Answered::Stands => self.choose(now),
             Answered::Refused(errors) if !self.proven && self.halt.is_none() => {
-                self.halt = Some(Arc::new(Halt {
-                    generation,
-                    gateway,
-                    since: utc,
-                    errors,
-                }));
-                self.moved();
+                self.halt_by(gateway, utc, errors);
                 return true;
             }
             Answered::Refused(_) => {}
         }
         false
+    }
+
+    /// What the gateways of another process ran.
+    pub(crate) fn runs_elsewhere(&mut self, proof: Option<u64>) {
+        if proof >= Some(self.newest.number) {
+            self.prove();
+        }
     }
 
     /// What the store says of the newest generation: another process may have halted it, or have
@@ -251,12 +261,13 @@ impl Stage {
 
     /// When [`Stage::tick`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        if self.is_settled() || self.members.len() <= ALL_AT_ONCE_MAX {
+        if self.is_settled() || self.is_small() {
             return None;
         }
         let waiting = self.members.iter().filter(|member| !member.passed);
-        let by = waiting.filter_map(|member| member.allowed.map(|at| at + self.wait()));
-        by.max()
+        let allowed = waiting.filter_map(|member| member.allowed);
+        let left = self.left.as_ref().map(|(_, at)| *at);
+        allowed.chain(left).max().map(|at| at + self.wait())
     }
 
     /// Lets a gateway go back to what it is to run; false when it is not connected.
@@ -343,7 +354,7 @@ impl Stage {
         if self.is_settled() {
             return;
         }
-        if self.members.len() <= ALL_AT_ONCE_MAX {
+        if self.is_small() {
             for member in &mut self.members {
                 member.allowed.get_or_insert(now);
             }
@@ -356,7 +367,8 @@ impl Stage {
             member.passed |= member.allowed.is_some_and(is_silent);
         }
         let hopes = |member: &Member| member.allowed.is_some() && !member.passed;
-        if self.members.iter().any(hopes) {
+        let left = self.left.as_ref();
+        if self.members.iter().any(hopes) || left.is_some_and(|(_, at)| !is_silent(*at)) {
             return;
         }
         let untried = self.members.iter_mut().filter(|m| m.allowed.is_none());
@@ -427,6 +439,15 @@ mod tests {
             let at = "2026-01-01T00:00:00.000Z".to_owned();
             self.stage
                 .answered(stream, generation, answer, at, self.now)
+        }
+
+        fn sent(&mut self, stream: u64) {
+            self.stage.sent(stream, self.now);
+        }
+
+        fn leave(&mut self, stream: u64) -> bool {
+            let at = "2026-01-01T00:00:00.000Z".to_owned();
+            self.stage.disconnect(stream, at, self.now)
         }
 
         fn wait(&mut self, ms: u64) {
@@ -515,13 +536,80 @@ mod tests {
     }
 
     #[test]
-    fn one_that_leaves_is_replaced_at_once() {
+    fn one_that_leaves_before_it_was_sent_it_is_replaced_at_once() {
         let mut played = Played::with(5);
         played.publish(2);
-        played.stage.disconnect(1, played.now);
+        played.leave(1);
         assert_eq!(played.targets(), [2, 1, 1, 1]);
-        played.stage.disconnect(2, played.now);
+        played.leave(2);
         assert_eq!(played.targets(), [2, 2, 2], "three are left");
+    }
+
+    #[test]
+    fn who_leaves_with_it_is_waited_for_and_the_second_halts_it() {
+        for count in [4, 6] {
+            let mut played = Played::with(count);
+            played.publish(2);
+            played.sent(1);
+            played.wait(100);
+            assert!(!played.leave(1));
+            let rest = usize::try_from(count).unwrap() - 1;
+            assert_eq!(played.targets(), vec![1; rest], "nobody dies after it");
+            let due = played.stage.deadline().unwrap();
+            assert_eq!(due, played.now + Duration::from_millis(300));
+            // It is back: those that did not leave are asked before it.
+            played.stage.connect(9, "gw-1", false, played.now);
+            assert!(played.targets().iter().all(|target| *target == 1));
+            played.wait(300);
+            let newest = |played: &Played| played.targets().iter().filter(|t| **t == 2).count();
+            assert_eq!((newest(&played), played.targets()[0]), (1, 2));
+            played.sent(2);
+            assert!(played.leave(2));
+            assert_eq!(newest(&played), 0);
+            let halt = played.stage.halt().unwrap();
+            assert_eq!((halt.generation, halt.gateway.as_str()), (2, "gw-2"));
+            assert!(halt.errors[0].detail.contains("as that of gw-1 did"));
+            assert_eq!(played.stage.halt_to_keep(), Some(halt));
+            // Another try, or another generation, begins anew.
+            played.stage.try_again(2, played.now);
+            played.sent(3);
+            assert!(!played.leave(3));
+            assert_eq!(played.stage.halt(), None);
+        }
+    }
+
+    #[test]
+    fn who_leaves_after_its_answer_or_with_nothing_to_go_back_to_halts_nothing() {
+        let mut played = Played::with(5);
+        played.publish(2);
+        played.sent(1);
+        played.answer(1, 2, Answered::Stands);
+        assert!(!played.leave(1));
+        played.sent(2);
+        assert!(!played.leave(2));
+        assert_eq!(played.stage.halt(), None);
+        // Nobody ever ran anything: a halt would leave all of them without a policy.
+        let mut stage = Stage::new(outgoing(1), None);
+        let now = crate::clock::now();
+        for stream in 1..=3 {
+            stage.connect(stream, &format!("gw-{stream}"), false, now);
+            stage.sent(stream, now);
+        }
+        let left = |stream| stage.disconnect(stream, String::new(), now);
+        assert_eq!([1, 2, 3].map(left), [false; 3]);
+    }
+
+    #[test]
+    fn what_runs_elsewhere_is_halted_here_no_more() {
+        let mut played = Played::with(4);
+        played.publish(2);
+        assert!(played.answer(1, 2, refusal()));
+        played.stage.runs_elsewhere(Some(1));
+        assert_eq!(played.targets(), [1; 4]);
+        played.stage.runs_elsewhere(Some(2));
+        assert_eq!(played.targets(), [2; 4]);
+        assert_eq!(played.stage.halt_to_keep(), None);
+        assert!(!played.answer(1, 2, refusal()));
     }
 
     #[test]
