@@ -96,7 +96,8 @@ fn health_is_the_status() {
     code(folder.path(), &["health", &url], 0);
     code(folder.path(), &["health", &format!("{url}/nothing")], 1);
     code(folder.path(), &["health", "http://127.0.0.1:9/readyz"], 1);
-    code(folder.path(), &["health", "https://127.0.0.1:9/readyz"], 2);
+    code(folder.path(), &["health", "https://127.0.0.1:9/readyz"], 1);
+    code(folder.path(), &["health", "ftp://127.0.0.1:9/readyz"], 2);
 }
 
 #[test]

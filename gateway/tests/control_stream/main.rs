@@ -479,7 +479,7 @@ fn settings_that_cannot_work_are_one_clear_error() {
         assert!(error.contains(want), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
     };
-    check(config("https://127.0.0.1:1".to_owned(), None), "https");
+    check(config("ftp://127.0.0.1:1".to_owned(), None), "http");
     check(config("127.0.0.1:1".to_owned(), None), "http://HOST:PORT");
     check(
         config("http://127.0.0.1:1/api".to_owned(), None),
