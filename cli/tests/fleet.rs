@@ -267,7 +267,9 @@ fn the_loss_of_any_one_process_fails_no_request_and_stops_no_change() {
     let back = eventually("changes are taken again", || patch(&planes[0], 200));
     assert!(back > 1);
     // Each finds its way back by itself.
-    eventually("the other takes changes again too", || patch(&planes[1], 200));
+    eventually("the other takes changes again too", || {
+        patch(&planes[1], 200)
+    });
     goes_on(&planes[1], &gateways, 201, "the database");
     planes.iter().for_each(shows_all);
     load.is_well("everything");
