@@ -3,13 +3,14 @@
 //! Separate because these are opinions with evidence, not figures. Nothing here decides a number:
 //! the pages show the same cards.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use compartment::Key;
 use serde_json::{Value as Json, json};
 
 use super::Problem;
 use super::input;
+use super::input::Path;
 use crate::advice::sums::{self, LIMIT_RULE, asked_limit};
 use crate::advice::{self, Measured};
 use crate::clock;

@@ -4,10 +4,11 @@
 //! same, with its author, its generation and a way back. It must never reach a gateway by another
 //! way than the policy.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
 use compartment::policy::Value;
 
+use super::input::Path;
 use super::input::{self, CHANGE_BYTES_MAX, Seen};
 use super::{Problem, policy};
 use crate::auth;

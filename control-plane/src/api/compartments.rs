@@ -2,12 +2,13 @@
 //!
 //! Separate because these speak of single compartments: live figures out, a new limit in.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use compartment::policy::{Policy, Value};
 use compartment::{Key, Level, Limit};
 use serde_json::{Map, Value as Json, json};
 
+use super::input::Path;
 use super::input::{self, CHANGE_BYTES_MAX, Seen};
 use super::{Problem, around, policy};
 use crate::auth;

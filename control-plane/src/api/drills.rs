@@ -3,12 +3,13 @@
 //! Separate because a drill is an act that is answered with its report. It must never begin one
 //! that nothing could answer.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use compartment::policy::{Policy, Value};
 
 use super::Problem;
+use super::input::Path;
 use super::input::{self, CHANGE_BYTES_MAX};
 use crate::auth;
 use crate::drills::{Drill, NoDrill};

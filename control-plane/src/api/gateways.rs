@@ -3,12 +3,13 @@
 //! Separate because it speaks of processes, not of the policy. It must never answer with a token
 //! that exists already.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use compartment::policy::Value;
 use http::StatusCode;
 use serde_json::{Value as Json, json};
 
+use super::input::Path;
 use super::{Problem, input};
 use crate::auth;
 use crate::limits::Author;

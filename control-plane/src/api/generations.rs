@@ -4,7 +4,7 @@
 //! Separate because these speak of the past. No policy may be stored here but by restore, which
 //! goes through the write path like every change.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use compartment::policy::Value;
 use http::{StatusCode, header};
@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::Problem;
 use super::input;
+use super::input::Path;
 use super::policy::answer;
 use super::problem::differences_json;
 use crate::auth;

@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{FromRequestParts, Request};
 use compartment::policy::Value;
+use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -30,6 +31,21 @@ const PLACE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Places for large bodies: the bound on the memory they take together.
 static DOCUMENTS: Semaphore = Semaphore::const_new(DOCUMENTS_MAX);
+
+/// A segment of the path, decoded. Apart from the framework's own, which refuses in plain text.
+pub(super) struct Path<T>(pub(super) T);
+
+impl<S: Send + Sync> FromRequestParts<S> for Path<String> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let segment = axum::extract::Path::<String>::from_request_parts(parts, state).await;
+        let refused = |_| Problem::bad_request("the path must be UTF-8 once it is decoded");
+        segment
+            .map(|axum::extract::Path(text)| Self(text))
+            .map_err(refused)
+    }
+}
 
 /// A JSON body, and the place that it takes until it is dropped.
 pub(super) struct Json {

@@ -3,7 +3,7 @@
 //! Separate because these speak of time: rows of the history on a grid, gaps as null. Nothing
 //! here may make a number for a slot of which nobody was heard.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use compartment::{Histogram, Key};
 use http::StatusCode;
@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 
 use super::Problem;
 use super::input;
+use super::input::Path;
 use crate::clock;
 use crate::history::{
     HistoryError, LimitChange, POINTS_MAX, Point, Range, Reasons, Row, Series, Step,

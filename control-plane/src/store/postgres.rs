@@ -15,8 +15,11 @@ pub(super) mod pool;
 pub(super) mod shared;
 mod sql;
 
+use std::sync::Arc;
+
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
+use tokio::sync::Mutex;
 
 use super::address::Server;
 use super::{AuditRow, Generation, StoreError, Stored};
@@ -32,6 +35,8 @@ pub(super) struct Database {
     server: Server,
     writer: Pool,
     readers: Pool,
+    /// One question at a time on a connection of its own.
+    asking: Arc<Mutex<()>>,
 }
 
 impl Database {
@@ -41,6 +46,7 @@ impl Database {
             writer: Pool::new(server, 1, &[sql::SESSION, sql::IN_FULL]),
             readers: Pool::new(server, READERS_MAX, &[sql::SESSION]),
             server: server.clone(),
+            asking: Arc::default(),
         })
     }
 
@@ -121,7 +127,14 @@ impl Database {
     /// The generation that an operation made. Asked behind every writer that is under way: that
     /// there is none is final.
     pub(super) async fn operation(&self, operation: &str) -> Result<Option<u64>, StoreError> {
-        self.ask(operation).await
+        let mut held = self.readers.acquire().await?;
+        let row = sqlx::query(sql::OPERATION).bind(operation);
+        let row = bounded(row.fetch_optional(held.connection())).await;
+        match held.done(row)? {
+            // What is there stays: nobody has to be waited for.
+            Some(row) => number(&row, 0).map(Some),
+            None => self.ask(operation).await,
+        }
     }
 
     pub(super) async fn close(&self) {

@@ -196,3 +196,17 @@ fn of_racing_editors_one_wins() {
         );
     }
 }
+
+#[test]
+fn a_path_that_is_no_text_is_a_problem_document() {
+    let plane = Plane::start();
+    let change = json!({"limit": 3});
+    for (method, body) in [("GET", None), ("PATCH", Some(&change))] {
+        let answer = plane.api(method, "/compartments/%ff", body);
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        assert_eq!(
+            answer.header("content-type"),
+            Some("application/problem+json")
+        );
+    }
+}

@@ -86,6 +86,7 @@ impl Database {
 
     /// Asks on a connection of its own, behind the transaction that was cut off.
     pub(super) async fn ask(&self, operation: &str) -> Result<Option<u64>, StoreError> {
+        let _alone = self.asking.lock().await;
         let connecting = PgConnection::connect_with(&self.server.options);
         let mut connection = bounded(connecting).await?;
         bounded(connection.execute(sql::SESSION)).await?;
