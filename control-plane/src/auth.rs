@@ -4,23 +4,22 @@
 //! is closed until somebody opens it. It must never log or repeat what a caller offered.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use wire::{Secret, SecretError};
 
+use crate::access::{Need, Role, Table};
 use crate::api::Problem;
 use crate::limits::Author;
 use crate::pages;
 use crate::request_id::RequestId;
 use crate::session::Sessions;
 use crate::state::AppState;
-
-/// Paths that anybody may read.
-const PUBLIC: [&str; 1] = ["/api/v1/openapi.json"];
 
 /// Where a connection came from; set by the accept loop.
 #[derive(Clone, Copy, Debug)]
@@ -36,20 +35,69 @@ pub(crate) fn is_plain(extensions: &http::Extensions, host: &str) -> bool {
     is_loopback_name(host) && extensions.get::<OverTls>().is_none()
 }
 
+/// What a caller may beyond its role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scopes {
+    /// Writes go through although the setting `approvals` asks for a second person.
+    pub(crate) emergency: bool,
+}
+
+/// How a caller came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// Not at all: the route is open to anybody.
+    Nothing,
+    /// Without a login, on loopback.
+    NoLogin,
+    /// By `BULKHEAD_ADMIN_TOKEN`.
+    AdminToken,
+    /// By a browser's session.
+    Session,
+}
+
 /// Who calls, as far as we know. In every request behind the guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     /// As the audit names it.
-    pub(crate) name: &'static str,
-    /// Whether a browser's session let it in.
-    pub(crate) session: bool,
+    pub(crate) name: String,
+    /// What it may.
+    pub(crate) role: Role,
+    /// What it may beyond that.
+    pub(crate) scopes: Scopes,
+    /// How it came in.
+    pub(crate) via: Via,
 }
 
 impl Caller {
-    const fn named(name: &'static str) -> Self {
+    fn admin(name: &str, via: Via) -> Self {
         Self {
-            name,
-            session: false,
+            name: name.to_owned(),
+            role: Role::Admin,
+            scopes: Scopes::default(),
+            via,
+        }
+    }
+
+    /// Who came to a route that is open to anybody.
+    fn anybody() -> Self {
+        Self {
+            name: "anybody".to_owned(),
+            role: Role::Viewer,
+            scopes: Scopes::default(),
+            via: Via::Nothing,
+        }
+    }
+
+    /// Whether a browser's session let it in.
+    pub(crate) fn has_session(&self) -> bool {
+        self.via == Via::Session
+    }
+
+    /// Whether it may what needs this.
+    fn may(&self, need: Need) -> bool {
+        match need {
+            Need::Public => true,
+            Need::Role(role) => self.via != Via::Nothing && self.role >= role,
         }
     }
 }
@@ -81,6 +129,17 @@ pub(crate) enum Denied {
     /// A change that another site's page sent.
     #[error("a change must come from this site's own pages, or carry a token")]
     Origin,
+    /// Somebody who may do less.
+    #[error("this needs the role {}; yours is {}", .needs.word(), .has.word())]
+    Role {
+        /// At least.
+        needs: Role,
+        /// The caller's.
+        has: Role,
+    },
+    /// A route that nobody was given.
+    #[error("this is open to nobody")]
+    Shut,
 }
 
 impl Auth {
@@ -113,19 +172,16 @@ impl Auth {
         if let (Some(offered), Some(own)) = (bearer(headers), &self.admin_token) {
             let known = own.matches(offered);
             return known
-                .then_some(Caller::named("admin token"))
+                .then(|| Caller::admin("admin token", Via::AdminToken))
                 .ok_or(Denied::WrongToken);
         }
         if self.no_login {
             same_origin(method, headers, host)?;
-            return Ok(Caller::named("operator"));
+            return Ok(Caller::admin("operator", Via::NoLogin));
         }
         if self.sessions.holds(headers, now) {
             same_origin(method, headers, host)?;
-            return Ok(Caller {
-                name: "admin token",
-                session: true,
-            });
+            return Ok(Caller::admin("admin token", Via::Session));
         }
         Err(if bearer(headers).is_some() {
             Denied::WrongToken
@@ -207,43 +263,76 @@ pub(crate) fn host_of(request: &Request) -> Option<&str> {
     authority.or_else(|| request.headers().get(header::HOST)?.to_str().ok())
 }
 
+/// What the guard looks at.
+#[derive(Clone, Debug)]
+pub(crate) struct Guard {
+    state: AppState,
+    table: Arc<Table>,
+}
+
+impl Guard {
+    pub(crate) fn new(state: AppState, table: Table) -> Self {
+        Self {
+            state,
+            table: Arc::new(table),
+        }
+    }
+}
+
 /// Stands before every route.
 pub(crate) async fn guard(
-    State(state): State<AppState>,
+    State(guard): State<Guard>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let path = request.uri().path();
-    let is_api = path.starts_with("/api/");
-    let is_public = match is_api {
-        true => PUBLIC.contains(&path) && request.method().is_safe(),
-        false => pages::is_public(path),
-    };
+    let is_api = request.uri().path().starts_with("/api/");
     let (method, headers) = (request.method(), request.headers());
-    let caller = match state
+    let path = request.extensions().get::<MatchedPath>();
+    let need = guard.table.need(path.map(MatchedPath::as_str), method);
+    let admitted = guard
+        .state
         .auth
-        .admit(method, headers, host_of(&request), crate::clock::now())
-    {
+        .admit(method, headers, host_of(&request), crate::clock::now());
+    let caller = match admitted {
         Ok(caller) => caller,
-        Err(Denied::NoToken | Denied::WrongToken) if is_public => Caller::named("anybody"),
+        Err(Denied::NoToken | Denied::WrongToken) if need == Some(Need::Public) => {
+            Caller::anybody()
+        }
         Err(Denied::NoToken) if !is_api && method.is_safe() => {
             return pages::redirect_to_sign_in(&request);
         }
-        Err(denied) => return refuse(denied, is_api),
+        Err(denied) => return refuse(&denied, &request, is_api),
     };
-    request.extensions_mut().insert(caller);
-    next.run(request).await
+    match need {
+        Some(need) if caller.may(need) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Some(Need::Role(needs)) => {
+            let has = caller.role;
+            refuse(&Denied::Role { needs, has }, &request, is_api)
+        }
+        Some(Need::Public) | None => refuse(&Denied::Shut, &request, is_api),
+    }
 }
 
-fn refuse(denied: Denied, is_api: bool) -> Response {
+fn refuse(denied: &Denied, request: &Request, is_api: bool) -> Response {
     let status = match denied {
         Denied::NoToken | Denied::WrongToken => StatusCode::UNAUTHORIZED,
-        Denied::Host | Denied::Origin => StatusCode::FORBIDDEN,
+        Denied::Host | Denied::Origin | Denied::Role { .. } | Denied::Shut => StatusCode::FORBIDDEN,
     };
     let mut response = if is_api {
-        Problem::new(status, "not-allowed", denied.to_string()).into_response()
+        let problem = Problem::new(status, "not-allowed", denied.to_string());
+        let problem = match denied {
+            Denied::Role { needs, .. } => problem.with("role", needs.word().into()),
+            Denied::NoToken | Denied::WrongToken | Denied::Host | Denied::Origin | Denied::Shut => {
+                problem
+            }
+        };
+        problem.into_response()
     } else {
-        (status, format!("{denied}\n")).into_response()
+        let what = denied.to_string();
+        pages::PageError::Refused { status, what }.answer(pages::id_of(request.extensions()), None)
     };
     if status == StatusCode::UNAUTHORIZED {
         let scheme = HeaderValue::from_static("Bearer");
@@ -258,7 +347,7 @@ fn refuse(denied: Denied, is_api: bool) -> Response {
 pub(crate) fn author(extensions: &http::Extensions) -> Author {
     let caller = extensions
         .get::<Caller>()
-        .map_or("unknown", |caller| caller.name);
+        .map_or_else(|| "unknown".to_owned(), |caller| caller.name.clone());
     let peer = extensions
         .get::<Peer>()
         .map(|Peer(address)| address.ip().to_string());
@@ -266,7 +355,7 @@ pub(crate) fn author(extensions: &http::Extensions) -> Author {
         .get::<RequestId>()
         .map(|RequestId(id)| id.clone());
     Author {
-        name: caller.to_owned(),
+        name: caller,
         origin: peer.unwrap_or_default(),
         request_id: request_id.unwrap_or_default(),
     }
@@ -384,7 +473,7 @@ mod tests {
             ("origin", "http://127.0.0.1:8081"),
         ];
         assert_eq!(
-            admit(&auth, Method::POST, &own).map(|caller| caller.session),
+            admit(&auth, Method::POST, &own).map(|caller| caller.has_session()),
             Ok(true)
         );
         let other = [

@@ -4,6 +4,7 @@
 //! never be in the way of a request. It runs on a runtime of its own, in threads of its own, so
 //! that inside one process neither side can starve the other.
 
+mod access;
 pub mod advice;
 pub mod alerts;
 mod api;
@@ -69,6 +70,10 @@ const BLOCKING_MAX: usize = 8;
 /// Longest wait for streams and writes when the process goes down.
 const STOP_MAX: Duration = Duration::from_secs(3);
 
+/// Before every call of the API.
+const API_PREFIX: &str = "/api/v1";
+/// Where figures are read as text.
+const METRICS_PATH: &str = "/metrics";
 /// Where the gateways' stream is.
 const STREAM_PATH: &str = "/bulkhead.control.v1.Control/{method}";
 
@@ -342,16 +347,22 @@ async fn open(
 
 /// Everything on the dashboard's port.
 fn router(state: AppState, observed: Arc<observed::Observed>) -> Router {
+    let metrics = [access::Route::at(METRICS_PATH).get(access::VIEWER, async || ())];
+    let table = access::Table::default()
+        .with(API_PREFIX, &api::table())
+        .with("", &pages::table())
+        .with("", &metrics);
+    let guard = auth::Guard::new(state.clone(), table);
     Router::new()
-        .nest("/api/v1", api::router())
+        .nest(API_PREFIX, api::router())
         .route(
-            "/metrics",
+            METRICS_PATH,
             axum::routing::get(metrics::show).with_state(Arc::clone(&observed)),
         )
         .merge(pages::router())
         .fallback(pages::missing)
         // Who may: innermost, so that its refusals are named and carry the headers too.
-        .layer(middleware::from_fn_with_state(state.clone(), auth::guard))
+        .layer(middleware::from_fn_with_state(guard, auth::guard))
         // Name and headers: around every answer.
         .layer(middleware::from_fn(request_id::around))
         // How long all of that took.

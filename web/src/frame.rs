@@ -3,7 +3,7 @@
 //! Separate because each page carries it, and because the badge must mean the same everywhere. It
 //! must never show figures as live that no gateway vouches for any more.
 
-use crate::{AlertCount, text};
+use crate::{AlertCount, Reader, Role, text};
 
 /// Gateways report once in this time.
 pub const REPORT_INTERVAL_MS: u64 = 1_000;
@@ -27,8 +27,8 @@ pub struct Frame {
     pub lately_ms: u64,
     /// When the page was made.
     pub now: Moment,
-    /// Somebody signed in and can sign out.
-    pub signed_in: bool,
+    /// Who looks at it.
+    pub reader: Reader,
     /// Path and query of this page.
     pub here: String,
     /// Alerts that fire.
@@ -134,6 +134,21 @@ impl Frame {
             "in the last {}",
             text::duration(self.lately_ms / 1000 * 1000)
         )
+    }
+
+    /// True for whoever may change limits.
+    pub fn may_operate(&self) -> bool {
+        self.reader.role >= Role::Operator
+    }
+
+    /// True for whoever may decide about another person's change.
+    pub fn may_approve(&self) -> bool {
+        self.reader.role >= Role::Approver
+    }
+
+    /// True for whoever may do everything.
+    pub fn may_administer(&self) -> bool {
+        self.reader.role >= Role::Admin
     }
 
     /// True on the Alerts page.

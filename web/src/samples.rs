@@ -5,7 +5,7 @@
 
 use compartment::{Figures, Level, Limit, Rejection};
 
-use crate::{Fleet, Frame, Freshness, GatewayRow, GatewayState, Moment};
+use crate::{Fleet, Frame, Freshness, GatewayRow, GatewayState, Moment, Reader, Role};
 
 mod advice;
 mod alerts;
@@ -69,10 +69,29 @@ pub(crate) fn frame() -> Frame {
         freshness: Freshness::Age { age_ms: 400 },
         lately_ms: 14_300,
         now: moment("2026-07-01T12:00:00Z", 0),
-        signed_in: false,
+        reader: reader("operator", Role::Admin),
         here: "/".to_owned(),
         alerts: crate::AlertCount::default(),
         trouble: None,
+    }
+}
+
+/// Somebody without a session.
+pub(crate) fn reader(name: &str, role: Role) -> Reader {
+    Reader {
+        name: name.to_owned(),
+        role,
+        can_leave: false,
+        form_token: String::new(),
+    }
+}
+
+/// Somebody with one.
+pub(crate) fn signed_in() -> Reader {
+    Reader {
+        can_leave: true,
+        form_token: "f0".repeat(32),
+        ..reader("ann", Role::Operator)
     }
 }
 

@@ -11,6 +11,8 @@ use askama::Template;
 pub struct SignIn {
     /// Where to go afterwards: a path of this server.
     pub next: String,
+    /// Proves that the form comes from this page.
+    pub form_token: String,
     /// Whether there is a token that opens it.
     pub possible: bool,
     /// What went wrong last time.
@@ -22,6 +24,7 @@ impl SignIn {
     pub fn samples() -> Vec<(&'static str, Self)> {
         let fresh = Self {
             next: "/compartments/route%2Fcheckout".to_owned(),
+            form_token: "f1".repeat(32),
             possible: true,
             error: None,
         };
@@ -31,6 +34,7 @@ impl SignIn {
         };
         let refused = Self {
             next: "/\"><script>alert(1)</script>".to_owned(),
+            form_token: "f1".repeat(32),
             possible: true,
             error: Some("That is not the admin token of this control plane."),
         };

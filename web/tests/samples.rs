@@ -228,6 +228,21 @@ fn ids_are_unique_and_each_reference_has_its_target() {
 }
 
 #[test]
+fn every_form_that_changes_something_proves_where_it_comes_from() {
+    let mut forms = 0;
+    for (name, html) in rendered() {
+        for form in html.split("<form ").skip(1) {
+            let (form, _) = form.split_once("</form>").unwrap();
+            if form.contains("method=\"post\"") {
+                forms += 1;
+                assert!(form.contains("name=\"form_token\""), "{name}: {form}");
+            }
+        }
+    }
+    assert!(forms > 20, "only {forms} forms found");
+}
+
+#[test]
 fn a_page_costs_in_proportion_to_its_rows() {
     let (_, many) = Overview::samples()
         .into_iter()

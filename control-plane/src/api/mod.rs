@@ -19,8 +19,8 @@ pub(crate) mod series;
 
 use axum::Router;
 use axum::http::StatusCode;
-use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
+use crate::access::{self, ADMIN, OPERATOR, PUBLIC, Route, VIEWER};
 use crate::state::AppState;
 
 pub use input::{CHANGE_BYTES_MAX, DOCUMENT_BYTES_MAX};
@@ -29,81 +29,62 @@ pub(crate) use problem::Problem;
 /// The description that is served.
 const OPENAPI: &str = include_str!("openapi.json");
 
-/// One route: path under `/api/v1`, its methods (lower case), what answers.
-type Route = (
-    &'static str,
-    &'static [&'static str],
-    MethodRouter<AppState>,
-);
+/// Every call, with what it needs.
+pub(crate) fn table() -> Vec<Route> {
+    let mut all = limits_table();
+    all.extend(fleet_table());
+    all
+}
 
-fn table() -> Vec<Route> {
+/// What is about limits and their figures.
+fn limits_table() -> Vec<Route> {
     vec![
-        ("/openapi.json", &["get"], get(openapi)),
-        (
-            "/policy",
-            &["get", "put"],
-            get(policy::read).merge(put(policy::replace)),
-        ),
-        ("/compartments", &["get"], get(compartments::list)),
-        (
-            "/compartments/{key}",
-            &["get", "patch"],
-            get(compartments::one).merge(patch(compartments::change)),
-        ),
-        ("/compartments/{key}/series", &["get"], get(series::series)),
-        ("/compartments/{key}/advice", &["get"], get(advice::one)),
-        ("/compartments/{key}/what-if", &["get"], get(advice::asked)),
-        ("/advice", &["get"], get(advice::list)),
-        ("/findings", &["get"], get(advice::findings)),
-        ("/history", &["get"], get(series::history)),
-        ("/generations", &["get"], get(generations::list)),
-        ("/generations/{number}", &["get"], get(generations::one)),
-        (
-            "/generations/{number}/diff",
-            &["get"],
-            get(generations::diff),
-        ),
-        (
-            "/generations/{number}/restore",
-            &["post"],
-            post(generations::restore),
-        ),
-        (
-            "/generations/{number}/try-again",
-            &["post"],
-            post(generations::try_again),
-        ),
-        (
-            "/operations/{operation}",
-            &["get"],
-            get(generations::operation),
-        ),
-        ("/drills", &["post"], post(drills::begin)),
-        ("/drills/{id}", &["get"], get(drills::one)),
-        ("/upstreams/{id}/breaker", &["post"], post(breaker::set)),
-        ("/events", &["get"], get(events::stream)),
-        ("/gateways", &["get"], get(gateways::list)),
-        ("/gateways/{id}/drain", &["post"], post(gateways::drain)),
-        ("/gateways/{id}/undrain", &["post"], post(gateways::undrain)),
-        ("/gateways/{id}/revoke", &["post"], post(gateways::revoke)),
-        ("/gateways/{id}/go-back", &["post"], post(gateways::go_back)),
-        (
-            "/tokens",
-            &["get", "post"],
-            get(gateways::tokens).merge(post(gateways::create_token)),
-        ),
-        ("/tokens/{id}", &["delete"], delete(gateways::revoke_token)),
-        ("/alerts", &["get"], get(alerts::list)),
+        Route::at("/openapi.json").get(PUBLIC, openapi),
+        Route::at("/policy")
+            .get(VIEWER, policy::read)
+            .put(OPERATOR, policy::replace),
+        Route::at("/compartments").get(VIEWER, compartments::list),
+        Route::at("/compartments/{key}")
+            .get(VIEWER, compartments::one)
+            .patch(OPERATOR, compartments::change),
+        Route::at("/compartments/{key}/series").get(VIEWER, series::series),
+        Route::at("/compartments/{key}/advice").get(VIEWER, advice::one),
+        Route::at("/compartments/{key}/what-if").get(VIEWER, advice::asked),
+        Route::at("/advice").get(VIEWER, advice::list),
+        Route::at("/findings").get(VIEWER, advice::findings),
+        Route::at("/history").get(VIEWER, series::history),
+        Route::at("/generations").get(VIEWER, generations::list),
+        Route::at("/generations/{number}").get(VIEWER, generations::one),
+        Route::at("/generations/{number}/diff").get(VIEWER, generations::diff),
+        Route::at("/generations/{number}/restore").post(OPERATOR, generations::restore),
+        Route::at("/generations/{number}/try-again").post(OPERATOR, generations::try_again),
+        Route::at("/operations/{operation}").get(VIEWER, generations::operation),
+        Route::at("/drills").post(OPERATOR, drills::begin),
+        Route::at("/drills/{id}").get(VIEWER, drills::one),
+        Route::at("/upstreams/{id}/breaker").post(OPERATOR, breaker::set),
+        Route::at("/events").get(VIEWER, events::stream),
+        Route::at("/alerts").get(VIEWER, alerts::list),
+    ]
+}
+
+/// What is about gateways and who may connect.
+fn fleet_table() -> Vec<Route> {
+    vec![
+        Route::at("/gateways").get(VIEWER, gateways::list),
+        Route::at("/gateways/{id}/drain").post(OPERATOR, gateways::drain),
+        Route::at("/gateways/{id}/undrain").post(OPERATOR, gateways::undrain),
+        Route::at("/gateways/{id}/revoke").post(ADMIN, gateways::revoke),
+        Route::at("/gateways/{id}/go-back").post(OPERATOR, gateways::go_back),
+        Route::at("/tokens")
+            .get(ADMIN, gateways::tokens)
+            .post(ADMIN, gateways::create_token),
+        Route::at("/tokens/{id}").delete(ADMIN, gateways::revoke_token),
     ]
 }
 
 /// Every route of the API.
 pub(crate) fn router() -> Router<AppState> {
-    let mut router = Router::new();
-    for (path, _, methods) in table() {
-        router = router.route(path, methods);
-    }
-    router
+    access::router(table())
         .fallback(no_such_call)
         .method_not_allowed_fallback(no_such_method)
 }
@@ -155,10 +136,12 @@ mod tests {
             .collect();
         let routed: BTreeSet<(String, String)> = table()
             .iter()
-            .flat_map(|(path, methods, _)| {
+            .flat_map(|route| {
+                let (path, needs) = route.entry();
+                let methods = needs.iter().map(|(method, _)| method.as_str());
                 methods
-                    .iter()
-                    .map(|method| ((*path).to_owned(), (*method).to_owned()))
+                    .map(|method| (path.to_owned(), method.to_ascii_lowercase()))
+                    .collect::<Vec<_>>()
             })
             .collect();
         assert_eq!(described, routed);

@@ -5,7 +5,7 @@
 
 use axum::extract::Request;
 use jiff::Timestamp;
-use web::{Frame, Moment};
+use web::{Frame, Moment, Reader, Role};
 
 use super::readings::Snapshot;
 use crate::auth::{self, Caller};
@@ -17,13 +17,12 @@ pub(super) struct Asked {
     host: String,
     is_plain: bool,
     here: String,
-    signed_in: bool,
+    reader: Reader,
     pub(super) request_id: String,
 }
 
 impl Asked {
     pub(super) fn of(request: &Request) -> Self {
-        let caller = request.extensions().get::<Caller>();
         let target = request
             .uri()
             .path_and_query()
@@ -33,7 +32,7 @@ impl Asked {
             is_plain: auth::is_plain(request.extensions(), &host),
             host,
             here: target.to_owned(),
-            signed_in: caller.is_some_and(|caller| caller.session),
+            reader: reader(request),
             request_id: super::id_of(request.extensions()).to_owned(),
         }
     }
@@ -52,7 +51,7 @@ impl Asked {
                 iso: clock::utc(),
                 ago_ms: 0,
             },
-            signed_in: self.signed_in,
+            reader: self.reader.clone(),
             here,
             alerts: snapshot.alerts(),
             trouble: None,
@@ -62,6 +61,17 @@ impl Asked {
     /// Path and query as they came.
     pub(super) fn here(&self) -> &str {
         &self.here
+    }
+}
+
+/// Who looks at this page.
+fn reader(request: &Request) -> Reader {
+    let caller = request.extensions().get::<Caller>();
+    Reader {
+        name: caller.map_or_else(String::new, |caller| caller.name.clone()),
+        role: caller.map_or(Role::Viewer, |caller| caller.role),
+        can_leave: caller.is_some_and(Caller::has_session),
+        form_token: String::new(),
     }
 }
 

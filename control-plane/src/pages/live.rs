@@ -22,6 +22,7 @@ use tower::Service as _;
 
 use super::PageError;
 use super::frame::Asked;
+use crate::access;
 use crate::auth;
 use crate::clock;
 use crate::request_id::RequestId;
@@ -82,7 +83,7 @@ pub(super) async fn stream(
     };
     let (to_client, parts) = mpsc::channel(1);
     let teller = Teller {
-        pages: super::views().with_state(state.clone()),
+        pages: access::router(super::views()).with_state(state.clone()),
         views: named,
         host: auth::host_of(&request).map(str::to_owned),
         headers: request.headers().clone(),

@@ -31,9 +31,9 @@ mod undo;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use http::{HeaderValue, StatusCode, header};
 
+use crate::access::{self, ADMIN, OPERATOR, PUBLIC, Route, VIEWER};
 use crate::request_id::RequestId;
 use crate::state::AppState;
 
@@ -55,43 +55,54 @@ const CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
 );
 
 /// The pages that are looked at, and that have moving parts.
-fn views() -> Router<AppState> {
-    Router::new()
-        .route("/", get(overview::show))
-        .route("/compartments", get(list::show))
-        .route("/compartments/{key}", get(compartment::show))
-        .route("/routes", get(routes::show))
-        .route("/advice", get(advice::show))
-        .route("/shadow", get(shadow::show))
-        .route("/alerts", get(alerts::show))
-        .route("/gateways", get(gateways::show))
+fn views() -> Vec<Route> {
+    vec![
+        Route::at("/").get(VIEWER, overview::show),
+        Route::at("/compartments").get(VIEWER, list::show),
+        Route::at("/compartments/{key}")
+            .get(VIEWER, compartment::show)
+            .post(OPERATOR, edit::change),
+        Route::at("/routes").get(VIEWER, routes::show),
+        Route::at("/advice").get(VIEWER, advice::show),
+        Route::at("/shadow").get(VIEWER, shadow::show),
+        Route::at("/alerts").get(VIEWER, alerts::show),
+        Route::at("/gateways").get(VIEWER, gateways::show),
+    ]
+}
+
+/// Forms, exports, and what stands around the pages.
+fn others() -> Vec<Route> {
+    vec![
+        Route::at("/compartments/{key}/undo").post(OPERATOR, undo::change),
+        Route::at("/compartments/{key}/rehearse").post(OPERATOR, ladder::rehearse),
+        Route::at("/alerts/silence").post(OPERATOR, alerts::silence),
+        Route::at("/gateways/drain").post(OPERATOR, gateways::drain),
+        Route::at("/gateways/revoke").post(ADMIN, gateways::revoke),
+        Route::at("/gateways/tokens").post(ADMIN, gateways::make_token),
+        Route::at("/gateways/tokens/revoke").post(ADMIN, gateways::revoke_token),
+        Route::at("/gateways/try-again").post(OPERATOR, gateways::try_again),
+        Route::at("/gateways/go-back").post(OPERATOR, gateways::go_back),
+        Route::at("/compartments.csv").get(VIEWER, list::csv),
+        Route::at("/compartments.json").get(VIEWER, list::json),
+        Route::at("/live").get(VIEWER, live::stream),
+        Route::at("/login")
+            .get(PUBLIC, sign_in::show)
+            .post(PUBLIC, sign_in::enter),
+        Route::at("/logout").post(VIEWER, sign_in::leave),
+        Route::at("/assets/{name}").get(PUBLIC, asset),
+    ]
+}
+
+/// Every page, with what it needs.
+pub(crate) fn table() -> Vec<Route> {
+    let mut all = views();
+    all.extend(others());
+    all
 }
 
 /// Every page.
 pub(crate) fn router() -> Router<AppState> {
-    views()
-        .route("/compartments/{key}", post(edit::change))
-        .route("/compartments/{key}/undo", post(undo::change))
-        .route("/compartments/{key}/rehearse", post(ladder::rehearse))
-        .route("/alerts/silence", post(alerts::silence))
-        .route("/gateways/drain", post(gateways::drain))
-        .route("/gateways/revoke", post(gateways::revoke))
-        .route("/gateways/tokens", post(gateways::make_token))
-        .route("/gateways/tokens/revoke", post(gateways::revoke_token))
-        .route("/gateways/try-again", post(gateways::try_again))
-        .route("/gateways/go-back", post(gateways::go_back))
-        .route("/compartments.csv", get(list::csv))
-        .route("/compartments.json", get(list::json))
-        .route("/live", get(live::stream))
-        .route("/login", get(sign_in::show).post(sign_in::enter))
-        .route("/logout", post(sign_in::leave))
-        .route("/assets/{name}", get(asset))
-        .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
-}
-
-/// Paths that need no sign-in: the form itself and what it looks like.
-pub(crate) fn is_public(path: &str) -> bool {
-    path == "/login" || path.starts_with("/assets/")
+    access::router(table()).layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
 }
 
 /// The answer for every path that is no page.
@@ -126,7 +137,7 @@ fn see_other(location: &str) -> Response {
 }
 
 /// The id of a request, as an error page shows it.
-fn id_of(extensions: &http::Extensions) -> &str {
+pub(crate) fn id_of(extensions: &http::Extensions) -> &str {
     extensions.get::<RequestId>().map_or("", |RequestId(id)| id)
 }
 

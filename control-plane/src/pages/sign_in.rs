@@ -39,6 +39,7 @@ pub(super) async fn show(
     let Query(view) = view.unwrap_or_default();
     let page = SignIn {
         next: own_page(&view.next).to_owned(),
+        form_token: String::new(),
         possible: state.auth.can_sign_in(),
         error: None,
     };
@@ -73,6 +74,7 @@ pub(super) async fn enter(State(state): State<AppState>, request: Request) -> Re
             let error = Some("That is not the admin token of this control plane.");
             let page = SignIn {
                 next: next.to_owned(),
+                form_token: String::new(),
                 possible: state.auth.can_sign_in(),
                 error,
             };

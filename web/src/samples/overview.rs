@@ -170,7 +170,7 @@ fn empty() -> Overview {
     let frame = Frame {
         generation: 1,
         fleet,
-        signed_in: true,
+        reader: super::signed_in(),
         ..frame()
     };
     let gateways = vec![gateway("gw-a", GatewayState::Running)];
@@ -249,7 +249,7 @@ impl Overview {
                 running: 1,
                 refused: 1,
             },
-            signed_in: true,
+            reader: super::signed_in(),
             trouble: Some("The store does not answer. Gateways keep running what they have."),
             ..frame()
         };
