@@ -333,7 +333,7 @@ async fn open(
         history,
         advice: advice::Book::default(),
         drills: drills::Drills::open(store.clone()).await,
-        orders: orders::Orders::open(store.clone(), rollout.clone()).await?,
+        orders: orders::Orders::open(store.clone()).await?,
         made: pages::Made::default(),
         auth: Arc::new(auth::Auth::new(config.no_login, config.admin_token.clone())),
         store,

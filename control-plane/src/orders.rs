@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::limits::Author;
-use crate::rollout::Rollout;
 use crate::store::{AuditRow, Store, StoreError};
 
 pub(crate) use tokens::Entry;
@@ -76,7 +75,6 @@ pub enum OrderError {
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
     store: Store,
-    rollout: Rollout,
     book: Arc<Mutex<Book>>,
     moved: watch::Sender<()>,
     /// One writer at a time, so that bounds hold.
@@ -85,10 +83,9 @@ pub(crate) struct Orders {
 
 impl Orders {
     /// Reads what stands.
-    pub(crate) async fn open(store: Store, rollout: Rollout) -> Result<Self, StoreError> {
+    pub(crate) async fn open(store: Store) -> Result<Self, StoreError> {
         let orders = Self {
             store,
-            rollout,
             book: Arc::default(),
             moved: watch::channel(()).0,
             turn: Arc::default(),
@@ -201,19 +198,11 @@ impl Orders {
             .await
     }
 
-    /// The row of an order; whom it is about stands among its differences.
+    /// The row of an order about a gateway.
     fn audit(&self, action: &str, about: &str, author: &Author) -> AuditRow {
-        let newest = self.rollout.current().about.number;
         AuditRow {
-            at: clock::utc(),
-            action: action.to_owned(),
-            who: author.name.clone(),
-            origin: author.origin.clone(),
-            generation_before: newest,
-            generation_after: newest,
             differences: serde_json::json!({ "about": about }).to_string(),
-            request_id: author.request_id.clone(),
-            operation: String::new(),
+            ..author.audit(action, format!("gateway:{about}"))
         }
     }
 }

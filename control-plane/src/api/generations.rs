@@ -150,7 +150,7 @@ pub(super) async fn operation(
     request: Request,
 ) -> Result<Response, Problem> {
     input::query(&input::parts(request).0, &[])?;
-    let generation = match operation.parse::<uuid::Uuid>() {
+    let row = match operation.parse::<uuid::Uuid>() {
         Ok(id) => state.store.operation(&id.to_string()).await?,
         Err(_) => None,
     };
@@ -158,8 +158,27 @@ pub(super) async fn operation(
         let operation = wire::stream::bounded_text(&operation, 40);
         Problem::not_found(format!("no change was stored under {operation:?}"))
     };
-    let generation = generation.ok_or_else(none)?;
-    Ok(axum::Json(json!({ "operation": operation, "generation": generation })).into_response())
+    let row = row.ok_or_else(none)?;
+    let told = Operation {
+        operation,
+        generation: row.generation_after,
+        action: row.action,
+        subject: row.subject,
+    };
+    Ok(axum::Json(told).into_response())
+}
+
+/// A change that was stored.
+#[derive(Serialize)]
+struct Operation {
+    /// As the answer `outcome-unknown` named it.
+    operation: String,
+    /// The generation that it made, or the newest one when it made none.
+    generation: u64,
+    /// What was done: `patch`, `token-create`, …
+    action: String,
+    /// What it is about: `policy`, `gateway:edge-1`, …
+    subject: String,
 }
 
 fn parse(number: &str) -> Result<u64, Problem> {

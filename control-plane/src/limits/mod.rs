@@ -14,9 +14,10 @@ use compartment::policy::{Fault, Value};
 use tokio::sync::Mutex;
 use wire::document::Difference;
 
+use crate::clock;
 use crate::linter::Finding;
 use crate::rollout::{Published, Rollout};
-use crate::store::{Generation, NewGeneration, Store, StoreError, Written};
+use crate::store::{AuditRow, Generation, NewGeneration, Store, StoreError, Written};
 
 pub use checked::refuses;
 pub(crate) use checked::{Checked, check};
@@ -40,6 +41,21 @@ pub struct Author {
     pub origin: String,
     /// The request.
     pub request_id: String,
+}
+
+impl Author {
+    /// An audit row of something that this one does now; why and what differs are the caller's.
+    pub(crate) fn audit(&self, action: &str, subject: String) -> AuditRow {
+        AuditRow {
+            at: clock::utc(),
+            action: action.to_owned(),
+            subject,
+            who: self.name.clone(),
+            origin: self.origin.clone(),
+            request_id: self.request_id.clone(),
+            ..AuditRow::default()
+        }
+    }
 }
 
 /// What became of a change that was taken.

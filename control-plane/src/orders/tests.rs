@@ -18,8 +18,7 @@ async fn orders(folder: &tempfile::TempDir) -> Orders {
         request_id: String::new(),
     };
     store.append(first, 0).await.unwrap();
-    let rollout = Rollout::new(store.clone()).await.unwrap();
-    Orders::open(store, rollout).await.unwrap()
+    Orders::open(store).await.unwrap()
 }
 
 fn author() -> Author {

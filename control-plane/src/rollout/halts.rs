@@ -117,13 +117,10 @@ impl Rollout {
             return Ok(false);
         };
         let row = AuditRow {
-            at: clock::utc(),
-            action: "try-again".to_owned(),
-            who: author.name.clone(),
-            origin: author.origin.clone(),
-            request_id: author.request_id.clone(),
-            operation: String::new(),
-            ..audit(&halt)
+            generation_before: number,
+            generation_after: number,
+            differences: audit(&halt).differences,
+            ..author.audit("try-again", format!("generation:{number}"))
         };
         self.store.put_meta(key(number), None, Some(row)).await?;
         self.change(|stage| stage.try_again(number, clock::now()));
@@ -177,13 +174,12 @@ fn audit(halt: &Halt) -> AuditRow {
     AuditRow {
         at: halt.since.clone(),
         action: "halt".to_owned(),
+        subject: format!("generation:{}", halt.generation),
         who: format!("gateway {}", halt.gateway),
-        origin: String::new(),
         generation_before: halt.generation,
         generation_after: halt.generation,
         differences: serde_json::to_string(&halt.errors).unwrap_or_default(),
-        request_id: String::new(),
-        operation: String::new(),
+        ..AuditRow::default()
     }
 }
 

@@ -3,9 +3,12 @@
 //! Separate so that nothing above it can ask: both have the same methods, and the compiler holds
 //! them to that. It must never do anything but pass on.
 
+use sqlx::{PgConnection, SqliteConnection};
+
+use super::write::{Outcome, Rows};
 use super::{
-    Address, AlertFilter, AlertRow, AuditRow, DrillRow, Generation, NewGeneration, StoreError,
-    Stored, Written, open, postgres, sqlite,
+    Address, AlertFilter, AlertRow, AuditRow, DrillRow, Generation, StoreError, Stored, open,
+    postgres, sqlite,
 };
 
 /// Where the policy's store is.
@@ -70,29 +73,27 @@ impl Database {
         either!(self, database => database.audit(count).await)
     }
 
-    pub(super) async fn operation(&self, operation: &str) -> Result<Option<u64>, StoreError> {
+    pub(super) async fn operation(&self, operation: &str) -> Result<Option<AuditRow>, StoreError> {
         either!(self, database => database.operation(operation).await)
     }
 
-    pub(super) async fn append(
+    pub(super) async fn transact<W, N>(
         &self,
-        new: &NewGeneration,
-        seen: u64,
-        operation: &str,
-    ) -> Result<Written, StoreError> {
-        either!(self, database => database.append(new, seen, operation).await)
+        rows: &W,
+        audit: AuditRow,
+    ) -> Result<Outcome<N>, StoreError>
+    where
+        W: Rows<SqliteConnection, No = N> + Rows<PgConnection, No = N>,
+    {
+        either!(self, database => database.transact(rows, audit).await)
     }
 
     pub(super) async fn meta(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
         either!(self, database => database.meta(prefix).await)
     }
 
-    pub(super) async fn put_meta(
-        &self,
-        facts: &[(&str, Option<&str>)],
-        audit: Option<&AuditRow>,
-    ) -> Result<(), StoreError> {
-        either!(self, database => database.put_meta(facts, audit).await)
+    pub(super) async fn put_meta(&self, name: &str, value: Option<&str>) -> Result<(), StoreError> {
+        either!(self, database => database.put_meta(name, value).await)
     }
 
     pub(super) async fn put_alerts(&self, rows: &[AlertRow]) -> Result<(), StoreError> {

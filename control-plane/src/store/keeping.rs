@@ -61,8 +61,7 @@ pub async fn restore(url: &str, from: &Path) -> Result<Restored, StoreError> {
 pub(super) struct Note {
     /// When and where it came from.
     pub(super) fact: (&'static str, String),
-    /// None while there is no generation that it could speak of.
-    pub(super) audit: Option<AuditRow>,
+    pub(super) audit: AuditRow,
 }
 
 pub(super) fn restored_note(newest: u64, at: &str, from: &str) -> Note {
@@ -74,17 +73,14 @@ pub(super) fn restored_note(newest: u64, at: &str, from: &str) -> Note {
     let audit = AuditRow {
         at: at.to_owned(),
         action: "restore-backup".to_owned(),
+        subject: "store".to_owned(),
         who: "bulkhead".to_owned(),
-        origin: String::new(),
-        generation_before: newest,
-        generation_after: newest,
         differences: note.to_string(),
-        request_id: String::new(),
-        operation: String::new(),
+        ..AuditRow::default()
     };
     Note {
         fact: ("restored", note.to_string()),
-        audit: Some(audit).filter(|_| newest > 0),
+        audit,
     }
 }
 

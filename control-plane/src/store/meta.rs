@@ -4,7 +4,7 @@
 //! connect. Each is written with its audit row where it has one. It must never hold anything that
 //! grows with traffic.
 
-use super::{AuditRow, Store, StoreError};
+use super::{AuditRow, Facts, Store, StoreError};
 
 impl Store {
     /// The facts whose names begin with `prefix`, by name.
@@ -19,11 +19,14 @@ impl Store {
         value: Option<String>,
         audit: Option<AuditRow>,
     ) -> Result<(), StoreError> {
+        if let Some(audit) = audit {
+            return self
+                .put_facts(Facts::one(name, value), audit)
+                .await
+                .map(drop);
+        }
         let database = self.database.clone();
-        let write = async move {
-            let facts = [(name.as_str(), value.as_deref())];
-            database.put_meta(&facts, audit.as_ref()).await
-        };
+        let write = async move { database.put_meta(&name, value.as_deref()).await };
         self.write(write).await
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! Separate so that the rest of the product never learns which database there is: everything
 //! above speaks of generations. A write runs in a task of its own that nobody can cancel, because
-//! a transaction dropped half way leaves its connection in doubt.
+//! a transaction dropped half way leaves its connection in doubt. How another kind of write is
+//! added stands at the head of `write`.
 
 mod address;
 mod alerts;
+mod audit;
 mod database;
 mod drills;
 mod error;
@@ -17,6 +19,7 @@ mod postgres;
 mod shared;
 mod sqlite;
 mod statements;
+mod write;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,6 +31,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use address::Address;
 pub use address::{DatabaseUrl, shown};
 pub use alerts::{ALERTS_PAGE_MAX, AlertFilter, AlertRow};
+pub use audit::AuditRow;
 use database::Database;
 pub use drills::{DRILLS_KEPT_MAX, DRILLS_OF_ROUTE_MAX, DrillRow};
 pub use error::StoreError;
@@ -35,6 +39,8 @@ use keeping::restored_note;
 pub use keeping::{Migrated, backup, migrate, restore};
 pub(crate) use shared::{Candidate, LiveRow, LiveTable};
 pub use sqlite::{Backup, Restored};
+pub use write::Facts;
+use write::{Append, Outcome};
 
 /// Most generations in one answer.
 pub const GENERATIONS_PAGE_MAX: u32 = 500;
@@ -105,6 +111,22 @@ impl NewGeneration {
         }
         self
     }
+
+    /// Its audit row, which gets its numbers when it is written.
+    fn with_audit(self) -> (Self, AuditRow) {
+        let audit = AuditRow {
+            at: self.created_at.clone(),
+            action: self.source.to_owned(),
+            subject: "policy".to_owned(),
+            who: self.author.clone(),
+            origin: self.origin.clone(),
+            differences: self.differences.clone(),
+            comment: self.comment.clone(),
+            request_id: self.request_id.clone(),
+            ..AuditRow::default()
+        };
+        (self, audit)
+    }
 }
 
 /// A text without U+0000, which Postgres takes in none: what one database refuses must not be
@@ -114,37 +136,6 @@ fn storable(text: &str) -> Cow<'_, str> {
         Cow::Owned(text.replace('\0', "\u{fffd}"))
     } else {
         Cow::Borrowed(text)
-    }
-}
-
-/// One row of the audit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AuditRow {
-    /// When, in UTC.
-    pub at: String,
-    /// `import`, `put`, `patch` or `restore`; `halt` by a gateway, `try-again` by a person;
-    /// `restore-backup` by a command.
-    pub action: String,
-    /// Who.
-    pub who: String,
-    /// From which address.
-    pub origin: String,
-    /// The generation that was the newest before; 0 for none.
-    pub generation_before: u64,
-    /// The generation that it made.
-    pub generation_after: u64,
-    /// What differs, as JSON.
-    pub differences: String,
-    /// The request that asked for it.
-    pub request_id: String,
-    /// Under which a change of the policy can be asked for; empty for other rows.
-    pub operation: String,
-}
-
-impl AuditRow {
-    /// As it is stored: many rows may have none, and no two the same.
-    fn operation(&self) -> Option<&str> {
-        Some(self.operation.as_str()).filter(|operation| !operation.is_empty())
     }
 }
 
@@ -219,39 +210,18 @@ impl Store {
         self.database.audit(count).await
     }
 
-    /// The generation that an operation made; `None`: it made none.
-    pub async fn operation(&self, operation: &str) -> Result<Option<u64>, StoreError> {
+    /// The audit row of an operation; `None`: nothing was stored under it.
+    pub async fn operation(&self, operation: &str) -> Result<Option<AuditRow>, StoreError> {
         self.database.operation(operation).await
     }
 
     /// Writes a generation after `seen`, the newest one that the writer knows (0 for none).
     pub async fn append(&self, new: NewGeneration, seen: u64) -> Result<Written, StoreError> {
-        if self.writes.is_closed() {
-            return Err(StoreError::Closed);
-        }
-        let (database, changed) = (self.database.clone(), Arc::clone(&self.changed));
-        let write = self.writes.spawn(async move {
-            let operation = uuid::Uuid::now_v7().to_string();
-            let written = database.append(&new.storable(), seen, &operation).await;
-            if matches!(
-                written,
-                Ok(Written::Stored(_)) | Err(StoreError::Unknown { .. })
-            ) {
-                changed.notify_one();
-            }
-            written
-        });
-        let written = write.await.map_err(|_| StoreError::Closed)?;
-        if written.is_ok() {
-            // Nobody waits for it.
-            let (database, size) = (self.database.clone(), Arc::clone(&self.size_bytes));
-            self.writes.spawn(async move {
-                if let Ok(bytes) = database.size_bytes().await {
-                    size.store(bytes, Ordering::Relaxed);
-                }
-            });
-        }
-        written
+        let (new, audit) = new.storable().with_audit();
+        Ok(match self.transact(Append { new, seen }, audit).await? {
+            Outcome::Kept(row) => Written::Stored(row.generation_after),
+            Outcome::Not(newest) => Written::MovedOn(newest),
+        })
     }
 
     /// Returns after a write of this process, or one of another that was heard of: a hint.

@@ -6,7 +6,6 @@
 //! never wait without an end: every statement has a limit at the server and one at this side.
 
 mod alerts;
-mod append;
 mod drills;
 pub(super) mod live;
 mod meta;
@@ -14,6 +13,7 @@ pub(super) mod open;
 pub(super) mod pool;
 pub(super) mod shared;
 mod sql;
+mod transact;
 
 use std::sync::Arc;
 
@@ -124,19 +124,6 @@ impl Database {
         held.done(rows)?.iter().map(audit_row).collect()
     }
 
-    /// The generation that an operation made. Asked behind every writer that is under way: that
-    /// there is none is final.
-    pub(super) async fn operation(&self, operation: &str) -> Result<Option<u64>, StoreError> {
-        let mut held = self.readers.acquire().await?;
-        let row = sqlx::query(sql::OPERATION).bind(operation);
-        let row = bounded(row.fetch_optional(held.connection())).await;
-        match held.done(row)? {
-            // What is there stays: nobody has to be waited for.
-            Some(row) => number(&row, 0).map(Some),
-            None => self.ask(operation).await,
-        }
-    }
-
     pub(super) async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
@@ -158,13 +145,15 @@ fn audit_row(row: &PgRow) -> Result<AuditRow, StoreError> {
     Ok(AuditRow {
         at: row.try_get(0)?,
         action: row.try_get(1)?,
-        who: row.try_get(2)?,
-        origin: row.try_get(3)?,
-        generation_before: number(row, 4)?,
-        generation_after: number(row, 5)?,
-        differences: row.try_get(6)?,
-        request_id: row.try_get(7)?,
-        operation: row.try_get::<Option<String>, _>(8)?.unwrap_or_default(),
+        subject: row.try_get(2)?,
+        who: row.try_get(3)?,
+        origin: row.try_get(4)?,
+        generation_before: number(row, 5)?,
+        generation_after: number(row, 6)?,
+        differences: row.try_get(7)?,
+        comment: row.try_get(8)?,
+        request_id: row.try_get(9)?,
+        operation: row.try_get::<Option<String>, _>(10)?.unwrap_or_default(),
     })
 }
 

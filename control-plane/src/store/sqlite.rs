@@ -10,6 +10,7 @@ mod backup;
 mod drills;
 mod meta;
 mod sql;
+mod transact;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +19,10 @@ use std::time::Duration;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
-use sqlx::{Executor as _, Row as _, SqliteConnection, SqlitePool};
+use sqlx::{Row as _, SqlitePool};
 
 use super::open::{STORE, classify, inspect, make_file, migrate};
-use super::{AuditRow, Generation, NewGeneration, StoreError, Stored, Written};
+use super::{AuditRow, Generation, StoreError, Stored};
 
 use backup::Lock;
 pub use backup::{Backup, Restored};
@@ -135,42 +136,6 @@ impl Database {
         rows.iter().map(audit_row).collect()
     }
 
-    /// Generation and audit row, both or neither, and only on top of what the writer saw.
-    ///
-    /// The statements of the transaction are sent as they are: after a full disk SQLite has rolled
-    /// back by itself, which the library's own transaction does not know, and its connection would
-    /// be of no use for good.
-    pub(super) async fn append(
-        &self,
-        new: &NewGeneration,
-        seen: u64,
-        operation: &str,
-    ) -> Result<Written, StoreError> {
-        let mut connection = self.writer.acquire().await?;
-        connection.execute(sql::BEGIN).await?;
-        let end = match insert(&mut connection, new, seen, operation).await {
-            Ok(Written::Stored(number)) => match connection.execute(sql::COMMIT).await {
-                Ok(_) => return Ok(Written::Stored(number)),
-                Err(error) => Err(error.into()),
-            },
-            other => other,
-        };
-        if connection.execute(sql::ROLLBACK).await.is_err() {
-            // Rolled back already, or in doubt: the pool opens another one.
-            connection.close_on_drop();
-        }
-        end
-    }
-
-    /// The generation that an operation made.
-    pub(super) async fn operation(&self, operation: &str) -> Result<Option<u64>, StoreError> {
-        let row = sqlx::query(sql::OPERATION)
-            .bind(operation)
-            .fetch_optional(&self.readers)
-            .await?;
-        row.map(|row| number(&row, 0)).transpose()
-    }
-
     /// The file with its log.
     pub(super) async fn size_bytes(&self) -> Result<u64, StoreError> {
         let row = sqlx::query(sql::SIZE).fetch_one(&self.readers).await?;
@@ -194,62 +159,6 @@ impl Database {
 async fn read_epoch(pool: &SqlitePool) -> Result<Option<String>, StoreError> {
     let row = sqlx::query(sql::EPOCH).fetch_optional(pool).await?;
     Ok(row.map(|row| row.try_get(0)).transpose()?)
-}
-
-/// The two rows of a change, inside a transaction.
-async fn insert(
-    connection: &mut SqliteConnection,
-    new: &NewGeneration,
-    seen: u64,
-    operation: &str,
-) -> Result<Written, StoreError> {
-    let row = sqlx::query(sql::NEWEST).fetch_one(&mut *connection).await?;
-    let newest = number(&row, 0)?;
-    if newest != seen {
-        return Ok(Written::MovedOn(newest));
-    }
-    let next = newest
-        .checked_add(1)
-        .ok_or(StoreError::Row("generations.number"))?;
-    sqlx::query(sql::ADD_GENERATION)
-        .bind(signed(next)?)
-        .bind(&new.document)
-        .bind(&new.digest)
-        .bind(&new.author)
-        .bind(&new.comment)
-        .bind(new.source)
-        .bind(&new.created_at)
-        .execute(&mut *connection)
-        .await?;
-    let row = AuditRow {
-        at: new.created_at.clone(),
-        action: new.source.to_owned(),
-        who: new.author.clone(),
-        origin: new.origin.clone(),
-        generation_before: newest,
-        generation_after: next,
-        differences: new.differences.clone(),
-        request_id: new.request_id.clone(),
-        operation: operation.to_owned(),
-    };
-    insert_audit(connection, &row).await?;
-    Ok(Written::Stored(next))
-}
-
-async fn insert_audit(connection: &mut SqliteConnection, row: &AuditRow) -> Result<(), StoreError> {
-    sqlx::query(sql::ADD_AUDIT)
-        .bind(&row.at)
-        .bind(&row.action)
-        .bind(&row.who)
-        .bind(&row.origin)
-        .bind(signed(row.generation_before)?)
-        .bind(signed(row.generation_after)?)
-        .bind(&row.differences)
-        .bind(&row.request_id)
-        .bind(row.operation())
-        .execute(&mut *connection)
-        .await?;
-    Ok(())
 }
 
 /// How every connection of both pools is opened.
@@ -277,13 +186,15 @@ fn audit_row(row: &SqliteRow) -> Result<AuditRow, StoreError> {
     Ok(AuditRow {
         at: row.try_get(0)?,
         action: row.try_get(1)?,
-        who: row.try_get(2)?,
-        origin: row.try_get(3)?,
-        generation_before: number(row, 4)?,
-        generation_after: number(row, 5)?,
-        differences: row.try_get(6)?,
-        request_id: row.try_get(7)?,
-        operation: row.try_get::<Option<String>, _>(8)?.unwrap_or_default(),
+        subject: row.try_get(2)?,
+        who: row.try_get(3)?,
+        origin: row.try_get(4)?,
+        generation_before: number(row, 5)?,
+        generation_after: number(row, 6)?,
+        differences: row.try_get(7)?,
+        comment: row.try_get(8)?,
+        request_id: row.try_get(9)?,
+        operation: row.try_get::<Option<String>, _>(10)?.unwrap_or_default(),
     })
 }
 

@@ -4,8 +4,8 @@
 //! must never know which one it runs on.
 
 use control_plane::store::{
-    AlertFilter, AlertRow, AuditRow, DRILLS_KEPT_MAX, DRILLS_OF_ROUTE_MAX, DrillRow, NewGeneration,
-    Store, StoreError, Written,
+    AlertFilter, AlertRow, AuditRow, DRILLS_KEPT_MAX, DRILLS_OF_ROUTE_MAX, DrillRow, Facts,
+    NewGeneration, Store, StoreError, Written,
 };
 
 use crate::support::postgres;
@@ -66,6 +66,7 @@ on_both!(
     reports_of_drills_are_kept_up_to_their_bounds,
     the_windows_of_the_alerts_are_kept,
     small_facts_are_found_by_how_their_names_begin,
+    facts_are_written_together_and_only_if_nothing_moved,
     racing_edits_have_one_winner_each,
     many_open_a_new_store_at_once,
     a_closed_store_says_so,
@@ -119,6 +120,7 @@ async fn everything_that_was_written_is_read_back(place: &Place) {
         request_id: "r-2".to_owned(),
     };
     store.append(written.clone(), 0).await.unwrap();
+    let comment = written.comment.clone();
     let stored = store.generation(1).await.unwrap().unwrap();
     assert_eq!(stored.document, written.document);
     let about = stored.about;
@@ -146,6 +148,7 @@ async fn everything_that_was_written_is_read_back(place: &Place) {
         (row.generation_before, row.differences, row.request_id),
         (0, written.differences, written.request_id)
     );
+    assert_eq!((row.subject.as_str(), row.comment), ("policy", comment));
     for number in [0, 2, u64::MAX] {
         assert_eq!(store.generation(number).await.unwrap(), None);
     }
@@ -227,7 +230,7 @@ async fn an_operation_tells_what_it_made(place: &Place) {
     assert_ne!(audit[0].operation, audit[1].operation);
     for row in audit {
         let made = store.operation(&row.operation).await.unwrap();
-        assert_eq!(made, Some(row.generation_after));
+        assert_eq!(made, Some(row));
     }
     assert_eq!(store.operation("another").await.unwrap(), None);
 }
@@ -349,9 +352,8 @@ async fn small_facts_are_found_by_how_their_names_begin(place: &Place) {
     store.append(new("one"), 0).await.unwrap();
     let row = AuditRow {
         action: "halt".to_owned(),
-        generation_after: 1,
-        operation: String::new(),
-        ..store.audit(1).await.unwrap().remove(0)
+        subject: "generation:1".to_owned(),
+        ..AuditRow::default()
     };
     let put = async |name: &str, value: Option<&str>, audit| {
         let (name, value) = (name.to_owned(), value.map(str::to_owned));
@@ -376,6 +378,78 @@ async fn small_facts_are_found_by_how_their_names_begin(place: &Place) {
     put("halt.2", None, None).await.unwrap();
     assert_eq!(store.meta("halt.").await.unwrap(), [pair("halt.1", "uno")]);
     assert_eq!(store.newest_number().await.unwrap(), 1);
+}
+
+/// Several facts and their audit row are one write, which is nothing when one of its conditions
+/// does not hold any more; it can be asked for; and it needs no generation.
+async fn facts_are_written_together_and_only_if_nothing_moved(place: &Place) {
+    let store = place.open().await;
+    let other = place.open().await;
+    let pair = |name: &str, value: Option<&str>| (name.to_owned(), value.map(str::to_owned));
+    let audit = |comment: &str| AuditRow {
+        at: "2026-01-01T00:00:00.000Z".to_owned(),
+        action: "user-create".to_owned(),
+        subject: "user:ann".to_owned(),
+        who: "somebody".to_owned(),
+        comment: comment.to_owned(),
+        differences: r#"[{"pointer":"/role"}]"#.to_owned(),
+        ..AuditRow::default()
+    };
+    let facts = Facts {
+        put: vec![pair("user/ann", Some("1")), pair("name/ann", Some("\0"))],
+        only_if: vec![pair("user/ann", None)],
+    };
+    let mut racing = tokio::task::JoinSet::new();
+    for n in 0..10 {
+        let store = if n % 2 == 0 {
+            store.clone()
+        } else {
+            other.clone()
+        };
+        let (facts, audit) = (facts.clone(), audit(&format!("try {n}")));
+        racing.spawn(async move { store.put_facts(facts, audit).await.unwrap() });
+    }
+    let won = racing.join_all().await;
+    assert_eq!(won.iter().filter(|won| **won).count(), 1, "{won:?}");
+    let rows = store.audit(9).await.unwrap();
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!(
+        (rows[0].generation_before, rows[0].generation_after),
+        (0, 0)
+    );
+    assert_eq!(rows[0].subject, "user:ann");
+    assert!(rows[0].comment.starts_with("try "), "{rows:?}");
+    let asked = other.operation(&rows[0].operation).await.unwrap();
+    assert_eq!(asked.as_ref(), rows.first());
+    assert_eq!(
+        store.meta("user/").await.unwrap(),
+        [("user/ann".to_owned(), "1".to_owned())]
+    );
+    store.append(new("one"), 0).await.unwrap();
+    let swap = |from: &str, to: Option<&str>| Facts {
+        put: vec![pair("user/ann", to), pair("name/ann", None)],
+        only_if: vec![pair("user/ann", Some(from))],
+    };
+    assert!(
+        !store
+            .put_facts(swap("2", Some("3")), audit("stale"))
+            .await
+            .unwrap()
+    );
+    assert_eq!(
+        store.meta("name/").await.unwrap().len(),
+        1,
+        "nothing of it was written"
+    );
+    assert!(
+        store
+            .put_facts(swap("1", Some("2")), audit("fresh"))
+            .await
+            .unwrap()
+    );
+    let last = store.audit(1).await.unwrap().remove(0);
+    assert_eq!((last.generation_before, last.generation_after), (1, 1));
+    assert_eq!(store.meta("name/").await.unwrap(), []);
 }
 
 /// Of 200 edits on top of one generation each, by eight writers: every number has one winner, and

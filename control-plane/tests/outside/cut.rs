@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use control_plane::store::{Store, StoreError, Written};
+use control_plane::store::{AuditRow, Facts, Store, StoreError, Written};
 use sqlx::{Executor as _, PgConnection, Row as _};
 
 use crate::contract::new;
@@ -21,47 +21,103 @@ async fn held(connection: &mut PgConnection) -> (u64, u64) {
     (newest.unsigned_abs(), rows.unsigned_abs())
 }
 
+/// The kinds of writes that have an audit row.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// A generation.
+    Change,
+    /// One small fact: a token, a halt, a drain.
+    Fact,
+    /// Several facts on a condition.
+    Facts,
+}
+
+/// Writes; whether it is said to be stored.
+async fn write(store: &Store, kind: Kind, n: u64, newest: u64) -> Result<bool, StoreError> {
+    let audit = AuditRow {
+        action: "token-create".to_owned(),
+        subject: format!("token:{n}"),
+        ..AuditRow::default()
+    };
+    let (name, value) = (format!("fact/{n}"), Some(n.to_string()));
+    match kind {
+        Kind::Change => {
+            let written = store.append(new("cut"), newest).await?;
+            assert_eq!(written, Written::Stored(newest + 1));
+        }
+        Kind::Fact => store.put_meta(name, value, Some(audit)).await?,
+        Kind::Facts => {
+            let facts = Facts {
+                put: vec![
+                    ("fact/latest".to_owned(), value.clone()),
+                    (name.clone(), value),
+                    ("fact/none".to_owned(), None),
+                ],
+                only_if: vec![(name, None)],
+            };
+            return store.put_facts(facts, audit).await;
+        }
+    }
+    Ok(true)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn cut_at_any_message_the_answer_is_what_is_stored() {
+    for kind in [Kind::Change, Kind::Fact, Kind::Facts] {
+        cut_everywhere(kind).await;
+    }
+}
+
+async fn cut_everywhere(kind: Kind) {
     let Some(database) = postgres::Database::new().await else {
         return;
     };
     let proxy = Proxy::before(&database.url);
     let store = Store::open(&proxy.url(&database.url)).await.unwrap();
     let mut direct = database.connect().await;
-    let mut newest = 0;
+    store.append(new("first"), 0).await.unwrap();
+    let (mut newest, mut rows, mut n) = (1, 1, 0);
     let (mut cuts, mut kept, mut lost) = (Vec::new(), 0, 0);
     for cut in [Cut::Before, Cut::Within, Cut::After, Cut::InAnswer] {
         for message in 0..MESSAGES_MAX {
+            let mut said = async |is_calm: bool| {
+                n += 1;
+                let outcome = write(&store, kind, n, newest).await;
+                let is_stored = matches!(outcome, Ok(true));
+                rows += u64::from(is_stored);
+                newest += u64::from(is_stored && matches!(kind, Kind::Change));
+                assert!(is_stored || !is_calm, "{outcome:?}");
+                (n, newest, rows, outcome)
+            };
             // On a connection that is there, with its statements prepared.
-            let written = store.append(new("calm"), newest).await.unwrap();
-            newest += 1;
-            assert_eq!(written, Written::Stored(newest));
+            let _calm = said(true).await;
             proxy.arm(cut, message);
-            let outcome = store.append(new("cut"), newest).await;
-            let Some(kind) = proxy.disarm() else {
+            let (n, newest, rows, outcome) = said(false).await;
+            let Some(was) = proxy.disarm() else {
                 assert_eq!(message, proxy.commit() + 1, "{cut:?}");
                 assert!(outcome.is_ok(), "{outcome:?}");
-                newest += 1;
                 break;
             };
-            cuts.push(char::from(kind));
-            match outcome {
-                Ok(Written::Stored(number)) => {
-                    newest += 1;
-                    kept += 1;
-                    assert_eq!(number, newest);
-                }
-                Err(StoreError::Away(_)) => lost += 1,
-                other => unreachable!("{cut:?} at {message}: {other:?}"),
-            }
+            cuts.push(char::from(was));
+            let is_stored = match outcome {
+                Ok(true) => true,
+                Err(StoreError::Away(_)) => false,
+                other => unreachable!("{kind:?} {cut:?} at {message}: {other:?}"),
+            };
+            kept += u32::from(is_stored);
+            lost += u32::from(!is_stored);
             let held = held(&mut direct).await;
-            assert_eq!(held, (newest, newest), "{cut:?} at {message}");
+            assert_eq!(held, (newest, rows), "{kind:?} {cut:?} at {message}");
+            if !matches!(kind, Kind::Change) {
+                let facts = store.meta(&format!("fact/{n}")).await.unwrap();
+                let exact = facts.iter().any(|(name, _)| *name == format!("fact/{n}"));
+                assert_eq!(exact, is_stored, "{kind:?} {cut:?} at {message}");
+            }
             assert!(message + 1 < MESSAGES_MAX, "a change takes more messages");
         }
     }
     println!(
-        "{} cuts, {kept} changes kept, {lost} lost: {cuts:?}",
+        "{kind:?}: {} cuts, {kept} kept, {lost} lost: {cuts:?}",
         cuts.len()
     );
     assert!(kept > 0 && lost > 20, "{kept} {lost}");
@@ -123,7 +179,8 @@ async fn what_nobody_can_tell_is_said_plainly_and_told_later() {
         assert!(error.to_string().contains(operation), "{error}");
         proxy.close(false);
         let number = is_stored.then_some(newest + 1);
-        assert_eq!(store.operation(operation).await.unwrap(), number, "{cut:?}");
+        let row = store.operation(operation).await.unwrap();
+        assert_eq!(row.map(|row| row.generation_after), number, "{cut:?}");
     }
 }
 

@@ -132,6 +132,10 @@ struct Ending {
 
 fn pass(client: TcpStream, server: TcpStream, plan: Arc<Mutex<Plan>>) {
     let ending = Arc::new(Mutex::new(Ending::default()));
+    for side in [&client, &server] {
+        // Messages are passed on one by one, and none waits for the word about the one before.
+        side.set_nodelay(true).unwrap();
+    }
     let (from_server, to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
     let (own_plan, own_ending) = (Arc::clone(&plan), Arc::clone(&ending));
     thread::spawn(move || answers(from_server, to_client, &own_plan, &own_ending));

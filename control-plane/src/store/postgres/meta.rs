@@ -4,10 +4,10 @@
 
 use sqlx::{Executor as _, PgConnection, Row as _};
 
-use super::append::insert_audit;
 use super::pool::bounded;
 use super::{Database, sql};
-use crate::store::{AuditRow, StoreError};
+use crate::store::write::Rows;
+use crate::store::{AuditRow, Facts, StoreError, storable};
 
 impl Database {
     pub(in crate::store) async fn meta(
@@ -15,7 +15,7 @@ impl Database {
         prefix: &str,
     ) -> Result<Vec<(String, String)>, StoreError> {
         let mut held = self.readers.acquire().await?;
-        let rows = sqlx::query(sql::META).bind(prefix);
+        let rows = sqlx::query(sql::META).bind(storable(prefix));
         let rows = bounded(rows.fetch_all(held.connection())).await;
         let rows = held.done(rows)?;
         let pairs = rows
@@ -24,13 +24,14 @@ impl Database {
         pairs.collect()
     }
 
+    /// One fact without an audit row. Whoever is not answered writes it again.
     pub(in crate::store) async fn put_meta(
         &self,
-        facts: &[(&str, Option<&str>)],
-        audit: Option<&AuditRow>,
+        name: &str,
+        value: Option<&str>,
     ) -> Result<(), StoreError> {
         let mut held = self.writer.acquire().await?;
-        let done = put(held.connection(), facts, audit).await;
+        let done = alone(held.connection(), name, value).await;
         if done.is_ok() {
             return held.done(done);
         }
@@ -45,23 +46,50 @@ impl Database {
     }
 }
 
-async fn put(
+impl Rows<PgConnection> for Facts {
+    type No = ();
+
+    async fn put(
+        &self,
+        connection: &mut PgConnection,
+        _audit: &mut AuditRow,
+    ) -> Result<Result<(), ()>, StoreError> {
+        for (name, value) in &self.only_if {
+            let row = sqlx::query(sql::FACT).bind(storable(name));
+            let row = row.fetch_optional(&mut *connection).await?;
+            let is: Option<String> = row.map(|row| row.try_get(0)).transpose()?;
+            if is.as_deref() != value.as_deref().map(storable).as_deref() {
+                return Ok(Err(()));
+            }
+        }
+        for (name, value) in &self.put {
+            put(connection, name, value.as_deref()).await?;
+        }
+        Ok(Ok(()))
+    }
+}
+
+async fn alone(
     connection: &mut PgConnection,
-    facts: &[(&str, Option<&str>)],
-    audit: Option<&AuditRow>,
+    name: &str,
+    value: Option<&str>,
 ) -> Result<(), StoreError> {
     bounded(connection.execute(sql::BEGIN)).await?;
     bounded(connection.execute(sql::TURN)).await?;
-    for (name, value) in facts {
-        let written = match value {
-            Some(value) => sqlx::query(sql::PUT_META).bind(name).bind(value),
-            None => sqlx::query(sql::FORGET_META).bind(name),
-        };
-        bounded(written.execute(&mut *connection)).await?;
-    }
-    if let Some(row) = audit {
-        insert_audit(connection, row).await?;
-    }
+    put(connection, name, value).await?;
     bounded(connection.execute(sql::TELL)).await?;
     bounded(connection.execute(sql::COMMIT)).await.map(drop)
+}
+
+async fn put(
+    connection: &mut PgConnection,
+    name: &str,
+    value: Option<&str>,
+) -> Result<(), StoreError> {
+    let name = storable(name);
+    let written = match value {
+        Some(value) => sqlx::query(sql::PUT_META).bind(name).bind(storable(value)),
+        None => sqlx::query(sql::FORGET_META).bind(name),
+    };
+    bounded(written.execute(connection)).await.map(drop)
 }

@@ -74,15 +74,23 @@ statements! {
          FROM bulkhead.generations WHERE number = $1";
     GENERATIONS = "SELECT number, digest, author, comment, source, created_at \
          FROM bulkhead.generations WHERE number < $1 ORDER BY number DESC LIMIT $2";
-    AUDIT = "SELECT at, action, who, origin, generation_before, generation_after, differences, \
-         request_id, operation FROM bulkhead.audit ORDER BY id DESC LIMIT $1";
-    OPERATION = "SELECT generation_after FROM bulkhead.audit WHERE operation = $1";
+    AUDIT = "SELECT at, action, subject, who, origin, generation_before, \
+         COALESCE(generation_after, 0), differences, comment, request_id, operation \
+         FROM bulkhead.audit ORDER BY id DESC LIMIT $1";
+    OPERATION = "SELECT at, action, subject, who, origin, generation_before, \
+         COALESCE(generation_after, 0), differences, comment, request_id, operation \
+         FROM bulkhead.audit WHERE operation = $1";
+    LAST_AUDIT = "SELECT id, digest FROM bulkhead.audit ORDER BY id DESC LIMIT 1";
     ADD_GENERATION = "INSERT INTO bulkhead.generations \
          (number, document, digest, author, comment, source, created_at) \
          VALUES ($1, $2, $3, $4, $5, $6, $7)";
-    ADD_AUDIT = "INSERT INTO bulkhead.audit (at, action, who, origin, generation_before, \
-         generation_after, differences, request_id, operation) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    /// The sequence follows, for builds that let it number the rows.
+    ADD_AUDIT = "INSERT INTO bulkhead.audit (id, at, action, subject, who, origin, \
+         generation_before, generation_after, differences, comment, request_id, operation, \
+         previous, digest) \
+         VALUES (setval(pg_get_serial_sequence('bulkhead.audit', 'id'), $1), $2, $3, $4, $5, $6, \
+         $7, NULLIF($8, 0), $9, $10, $11, $12, $13, $14)";
+    FACT = "SELECT value FROM bulkhead.meta WHERE key = $1";
     META = "SELECT key, value FROM bulkhead.meta WHERE starts_with(key, $1) \
          ORDER BY key COLLATE \"C\"";
     PUT_META = "INSERT INTO bulkhead.meta (key, value) VALUES ($1, $2) \

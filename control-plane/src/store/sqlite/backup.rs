@@ -13,7 +13,7 @@ use sqlx::{ConnectOptions as _, Connection as _, Row as _};
 
 use super::{BUSY_MAX, Database, number, sql};
 use crate::store::open::{STORE, applied, classify, inspect, make_file};
-use crate::store::{StoreError, restored_note};
+use crate::store::{AuditRow, Facts, StoreError, restored_note};
 
 /// What a copy holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,9 +146,13 @@ async fn note(part: &Path, from: &Path, at: &str) -> Result<(u64, String), Store
     let noted = async {
         let newest = database.newest_number().await?;
         let note = restored_note(newest, at, &from.display().to_string());
-        let (name, value) = &note.fact;
-        let facts = [(*name, Some(value.as_str()))];
-        database.put_meta(&facts, note.audit.as_ref()).await?;
+        let (name, value) = note.fact;
+        let facts = Facts::one(name.to_owned(), Some(value));
+        let audit = AuditRow {
+            operation: uuid::Uuid::now_v7().to_string(),
+            ..note.audit.storable()
+        };
+        database.transact(&facts, audit).await?;
         Ok((newest, database.epoch().await?))
     };
     let noted = noted.await;

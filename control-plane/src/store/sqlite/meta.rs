@@ -2,10 +2,11 @@
 //!
 //! Separate for length. The same functions in the same order for every database.
 
-use sqlx::{Executor as _, Row as _, SqliteConnection};
+use sqlx::{Row as _, SqliteConnection};
 
-use super::{Database, insert_audit, sql};
-use crate::store::{AuditRow, StoreError};
+use super::{Database, sql};
+use crate::store::write::Rows;
+use crate::store::{AuditRow, Facts, StoreError};
 
 impl Database {
     pub(in crate::store) async fn meta(
@@ -22,42 +23,49 @@ impl Database {
         pairs.collect()
     }
 
+    /// One fact without an audit row.
     pub(in crate::store) async fn put_meta(
         &self,
-        facts: &[(&str, Option<&str>)],
-        audit: Option<&AuditRow>,
+        name: &str,
+        value: Option<&str>,
     ) -> Result<(), StoreError> {
         let mut connection = self.writer.acquire().await?;
-        connection.execute(sql::BEGIN).await?;
-        let end = match put(&mut connection, facts, audit).await {
-            Ok(()) => match connection.execute(sql::COMMIT).await {
-                Ok(_) => return Ok(()),
-                Err(error) => Err(error.into()),
-            },
-            Err(error) => Err(error),
-        };
-        if connection.execute(sql::ROLLBACK).await.is_err() {
-            // Rolled back already, or in doubt: the pool opens another one.
-            connection.close_on_drop();
+        put(&mut connection, name, value).await
+    }
+}
+
+impl Rows<SqliteConnection> for Facts {
+    type No = ();
+
+    async fn put(
+        &self,
+        connection: &mut SqliteConnection,
+        _audit: &mut AuditRow,
+    ) -> Result<Result<(), ()>, StoreError> {
+        for (name, value) in &self.only_if {
+            let row = sqlx::query(sql::FACT).bind(name);
+            let row = row.fetch_optional(&mut *connection).await?;
+            let is: Option<String> = row.map(|row| row.try_get(0)).transpose()?;
+            if is != *value {
+                return Ok(Err(()));
+            }
         }
-        end
+        for (name, value) in &self.put {
+            put(connection, name, value.as_deref()).await?;
+        }
+        Ok(Ok(()))
     }
 }
 
 async fn put(
     connection: &mut SqliteConnection,
-    facts: &[(&str, Option<&str>)],
-    audit: Option<&AuditRow>,
+    name: &str,
+    value: Option<&str>,
 ) -> Result<(), StoreError> {
-    for (name, value) in facts {
-        let written = match value {
-            Some(value) => sqlx::query(sql::PUT_META).bind(name).bind(value),
-            None => sqlx::query(sql::FORGET_META).bind(name),
-        };
-        written.execute(&mut *connection).await?;
-    }
-    match audit {
-        Some(row) => insert_audit(connection, row).await,
-        None => Ok(()),
-    }
+    let written = match value {
+        Some(value) => sqlx::query(sql::PUT_META).bind(name).bind(value),
+        None => sqlx::query(sql::FORGET_META).bind(name),
+    };
+    written.execute(connection).await?;
+    Ok(())
 }

@@ -15,15 +15,20 @@ statements! {
          FROM generations WHERE number = ?";
     GENERATIONS = "SELECT number, digest, author, comment, source, created_at \
          FROM generations WHERE number < ? ORDER BY number DESC LIMIT ?";
-    AUDIT = "SELECT at, action, who, origin, generation_before, generation_after, differences, \
-         request_id, operation FROM audit ORDER BY id DESC LIMIT ?";
-    OPERATION = "SELECT generation_after FROM audit WHERE operation = ?";
+    AUDIT = "SELECT at, action, subject, who, origin, generation_before, \
+         COALESCE(generation_after, 0), differences, comment, request_id, operation \
+         FROM audit ORDER BY id DESC LIMIT ?";
+    OPERATION = "SELECT at, action, subject, who, origin, generation_before, \
+         COALESCE(generation_after, 0), differences, comment, request_id, operation \
+         FROM audit WHERE operation = ?";
+    LAST_AUDIT = "SELECT id, digest FROM audit ORDER BY id DESC LIMIT 1";
     ADD_GENERATION = "INSERT INTO generations \
          (number, document, digest, author, comment, source, created_at) \
          VALUES (?, ?, ?, ?, ?, ?, ?)";
-    ADD_AUDIT = "INSERT INTO audit (at, action, who, origin, generation_before, \
-         generation_after, differences, request_id, operation) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    ADD_AUDIT = "INSERT INTO audit (id, at, action, subject, who, origin, generation_before, \
+         generation_after, differences, comment, request_id, operation, previous, digest) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, NULLIF(?, 0), ?, ?, ?, ?, ?, ?)";
+    FACT = "SELECT value FROM meta WHERE key = ?";
     META = "SELECT key, value FROM meta WHERE SUBSTR(key, 1, LENGTH(?1)) = ?1 ORDER BY key";
     PUT_META = "INSERT INTO meta (key, value) VALUES (?, ?) \
          ON CONFLICT (key) DO UPDATE SET value = excluded.value";

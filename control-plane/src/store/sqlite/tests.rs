@@ -4,6 +4,8 @@
 use sqlx::{Executor as _, Row as _};
 
 use super::*;
+use crate::store::NewGeneration;
+use crate::store::write::{Append, Outcome};
 
 async fn database() -> (tempfile::TempDir, Database) {
     let folder = tempfile::tempdir().unwrap();
@@ -27,8 +29,13 @@ fn new(document: String) -> NewGeneration {
     }
 }
 
-fn operation() -> String {
-    uuid::Uuid::now_v7().to_string()
+async fn append(database: &Database, new: &NewGeneration, seen: u64) -> Result<u64, StoreError> {
+    let (new, mut audit) = new.clone().with_audit();
+    audit.operation = uuid::Uuid::now_v7().to_string();
+    match database.transact(&Append { new, seen }, audit).await? {
+        Outcome::Kept(row) => Ok(row.generation_after),
+        Outcome::Not(newest) => unreachable!("{newest}"),
+    }
 }
 
 #[tokio::test]
@@ -81,14 +88,11 @@ async fn a_full_database_refuses_and_recovers() {
         log: Arc::clone(&roomy.log),
         lock: Arc::clone(&roomy.lock),
     };
-    let seen = database
-        .append(&new("before".to_owned()), 0, &operation())
-        .await
-        .unwrap();
-    assert_eq!(seen, Written::Stored(1));
+    let seen = append(&database, &new("before".to_owned()), 0).await;
+    assert_eq!(seen.unwrap(), 1);
     let large = new("x".repeat(4 << 20));
     for number in 1..=3 {
-        let outcome = database.append(&large, number, &operation()).await;
+        let outcome = append(&database, &large, number).await;
         assert!(matches!(outcome, Err(StoreError::Full)), "{outcome:?}");
         assert_eq!(
             database.newest_number().await.unwrap(),
@@ -101,14 +105,8 @@ async fn a_full_database_refuses_and_recovers() {
             number,
             "nothing of it was stored"
         );
-        let small = database
-            .append(&new("small".to_owned()), number, &operation())
-            .await
-            .unwrap();
-        assert_eq!(small, Written::Stored(number + 1), "what fits is taken");
+        let small = append(&database, &new("small".to_owned()), number).await;
+        assert_eq!(small.unwrap(), number + 1, "what fits is taken");
     }
-    assert_eq!(
-        roomy.append(&large, 4, &operation()).await.unwrap(),
-        Written::Stored(5)
-    );
+    assert_eq!(append(&roomy, &large, 4).await.unwrap(), 5);
 }
