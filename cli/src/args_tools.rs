@@ -160,7 +160,7 @@ pub(crate) enum FleetCommand {
         /// Its name
         gateway: String,
     },
-    /// Let a gateway that holds a higher number go back to the newest generation
+    /// Let a gateway that holds what the store never made follow to the newest generation
     GoBack {
         /// Its name
         gateway: String,

@@ -4,7 +4,9 @@ mod support;
 
 use std::path::Path;
 
-use support::{Process, run, stderr, stdout};
+use support::{ADMIN_TOKEN, Process, Upstream, ask, eventually, get, policy, run, stderr, stdout};
+
+const GATEWAY_TOKEN: &str = "gateway-token-of-the-copies-0123456789ab";
 
 fn code(folder: &Path, args: &[&str], want: i32) -> String {
     let output = run(folder, args);
@@ -57,4 +59,105 @@ fn a_wrong_url_is_said_without_its_password() {
         let text = code(folder.path(), &args, status);
         assert!(!text.contains("hunter2"), "{text}");
     }
+}
+
+fn limit(plane: &Process, limit: u64) -> u64 {
+    let key = "/api/v1/compartments/route%2Fa";
+    let answer = ask(
+        plane.dashboard(),
+        "PATCH",
+        key,
+        &format!("{{\"limit\":{limit}}}"),
+    );
+    answer.json()["generation"].as_u64().unwrap()
+}
+
+fn in_force(gateway: &Process) -> (u64, u64) {
+    let generation = get(gateway.admin(), "/policy").json()["generation"].as_u64();
+    let limit = gateway.compartment("route/a")["limit"].as_u64();
+    (generation.unwrap(), limit.unwrap())
+}
+
+/// The gateway held 9, the copy was of 5: nothing from 6 to 12 moves it, also after its own start,
+/// until somebody says so.
+#[test]
+fn after_a_restore_a_gateway_follows_no_number_without_a_word() {
+    let (folder, upstream) = (tempfile::tempdir().unwrap(), Upstream::start(true));
+    let folder = folder.path();
+    std::fs::write(folder.join("p.toml"), policy(&upstream.url, "50")).unwrap();
+    let url = "sqlite://store.db";
+    let env = [
+        ("BULKHEAD_ADMIN_TOKEN", ADMIN_TOKEN),
+        ("BULKHEAD_GATEWAY_TOKEN", GATEWAY_TOKEN),
+    ];
+    let control_plane = |at: &str| {
+        let args = [
+            "control-plane",
+            "--dashboard",
+            at,
+            "--database-url",
+            url,
+            "--policy",
+            "p.toml",
+        ];
+        Process::start(folder, "plane", &args, &env)
+    };
+    let mut plane = control_plane("127.0.0.1:0");
+    let server = plane.server();
+    let gateway = || {
+        let args = [
+            "gateway",
+            "--listen",
+            "127.0.0.1:0",
+            "--admin",
+            "127.0.0.1:0",
+            "--control-plane",
+            &server,
+            "--state-dir",
+            "state",
+            "--id",
+            "one",
+        ];
+        Process::start(folder, "gateway", &args, &env[1..])
+    };
+    let mut one = gateway();
+    while limit(&plane, 55) < 5 {}
+    code(folder, &["backup", "copy.db", "--database-url", url], 0);
+    while limit(&plane, 9) < 9 {}
+    eventually("9 is in force", || (in_force(&one) == (9, 9)).then_some(()));
+
+    let at = plane.dashboard().to_string();
+    plane.signal("-TERM");
+    plane.wait();
+    code(folder, &["restore", "copy.db", "--database-url", url], 0);
+    plane = control_plane(&at);
+    for number in 6..=12 {
+        assert_eq!(limit(&plane, 70 + number), number);
+        eventually("it is asked about", || {
+            let list = ask(plane.dashboard(), "GET", "/api/v1/gateways", "").json();
+            let refused = list[0]["refused"]["generation"].as_u64();
+            (refused == Some(number) && list[0]["ahead"] == true).then_some(())
+        });
+        assert_eq!(in_force(&one), (9, 9));
+        let metrics = get(one.admin(), "/metrics").body;
+        assert!(metrics.contains("bulkhead_policy_held_back 1"), "{metrics}");
+        if number == 8 {
+            one.signal("-KILL");
+            one.wait();
+            one = gateway();
+        }
+    }
+    let said = [
+        "fleet",
+        "go-back",
+        "one",
+        "--server",
+        &server,
+        "--token",
+        ADMIN_TOKEN,
+    ];
+    code(folder, &said, 0);
+    eventually("it follows", || (in_force(&one) == (12, 82)).then_some(()));
+    assert_eq!(limit(&plane, 83), 13);
+    eventually("and goes on", || (in_force(&one) == (13, 83)).then_some(()));
 }

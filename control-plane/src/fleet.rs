@@ -84,7 +84,7 @@ impl Moment {
 /// What else is known of a gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct About {
-    /// It holds a higher number of this store, or other content under the same.
+    /// It holds what this store never made, under a number of this store.
     pub ahead: bool,
     /// A token of its own let it in.
     pub own_token: bool,
@@ -127,7 +127,7 @@ impl Member {
         let refused = refused.or_else(|| wanted.halted_by(&self.id, self.generation));
         let state = match &refused {
             Some(_) => GatewayState::Refused,
-            None if self.generation == newest => GatewayState::Running,
+            None if self.generation == newest && !self.about.ahead => GatewayState::Running,
             None => GatewayState::Lagging,
         };
         let lags_since = || wanted.published_at.clone().max(self.turned.clone());

@@ -5,6 +5,7 @@
 //! too. It must never publish anything but what the store holds.
 
 mod halts;
+mod lineage;
 mod stage;
 
 use std::sync::{Arc, PoisonError};
@@ -19,6 +20,7 @@ use crate::clock;
 use crate::fleet::Wanted;
 use crate::store::{Generation, Store, StoreError, Stored};
 
+use lineage::Lineage;
 pub(crate) use stage::Answered;
 use stage::Stage;
 pub use stage::{ALL_AT_ONCE_MAX, Halt, Progress};
@@ -95,6 +97,7 @@ pub struct Rollout {
     newest: watch::Sender<Arc<Published>>,
     refreshing: Arc<Mutex<()>>,
     stage: Arc<std::sync::Mutex<Stage>>,
+    lineage: Lineage,
     /// Told when what a stream is to send may be another one.
     moved: watch::Sender<()>,
 }
@@ -106,11 +109,14 @@ impl Rollout {
         let published = Arc::new(load(&store, number).await?);
         let safe = halts::safe(&store, number).await?;
         let stage = Stage::new(Outgoing::of(&published), safe);
+        let lineage = Lineage::default();
+        lineage.learn(store.generations(None, lineage::READ_MAX).await?);
         let rollout = Self {
             store,
             newest: watch::channel(published).0,
             refreshing: Arc::default(),
             stage: Arc::new(std::sync::Mutex::new(stage)),
+            lineage,
             moved: watch::channel(()).0,
         };
         rollout.read_halt().await?;
@@ -213,6 +219,11 @@ impl Rollout {
     /// `written` is a generation that was just stored, already read: it saves reading it again.
     pub async fn refresh(&self, written: Option<Published>) -> Result<Arc<Published>, StoreError> {
         let _one_at_a_time = self.refreshing.lock().await;
+        self.read(written).await
+    }
+
+    /// Only one at a time.
+    async fn read(&self, written: Option<Published>) -> Result<Arc<Published>, StoreError> {
         let current = self.current();
         let next = current.about.number.saturating_add(1);
         let is_next = |written: &Published| written.about.number == next;
@@ -226,6 +237,8 @@ impl Rollout {
             return Ok(current);
         }
         let published = match written.filter(|written| written.about.number == number) {
+            Some(written) if number == next => written,
+            _ if !self.goes_on(number).await? => return self.begin_anew().await,
             Some(written) => written,
             None => load(&self.store, number).await?,
         };
@@ -235,6 +248,7 @@ impl Rollout {
             policy.author = %published.about.author.escape_debug(),
             "bulkhead.policy.published"
         );
+        self.lineage.learn(vec![published.about.clone()]);
         self.newest.send_replace(Arc::clone(&published));
         let outgoing = Outgoing::of(&published);
         self.change(|stage| stage.publish(outgoing, clock::now()));
@@ -303,7 +317,15 @@ impl Rollout {
 
     /// What other processes, or callers who left, wrote.
     async fn look(&self) -> Result<Option<u64>, StoreError> {
-        self.refresh(None).await?;
+        {
+            let _one_at_a_time = self.refreshing.lock().await;
+            let newest = self.current().about.number;
+            if self.goes_on(newest).await? {
+                self.read(None).await?;
+            } else {
+                self.begin_anew().await?;
+            }
+        }
         self.read_halt().await
     }
 }

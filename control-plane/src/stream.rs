@@ -4,6 +4,7 @@
 //! stream has its own task and its own state, and follows the newest generation by itself, so a
 //! slow gateway delays nobody. It must never send a generation twice because it was refused.
 
+mod greeting;
 mod heard;
 mod held;
 
@@ -16,15 +17,16 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use wire::stream::proto::control_server::{Control, ControlServer};
 use wire::stream::proto::{
-    Drain, FromGateway, Heartbeat, Hello, PolicyPush, Rehearse, ToGateway, from_gateway, to_gateway,
+    Drain, FromGateway, Heartbeat, PolicyPush, Rehearse, ToGateway, to_gateway,
 };
 use wire::stream::{MESSAGE_BYTES_MAX, authorized, bounded_text};
 
 use crate::clock;
 use crate::fleet::Moment;
 use crate::orders::Entry;
-use crate::rollout::{Outgoing, Published};
+use crate::rollout::Outgoing;
 use crate::state::AppState;
+use greeting::{hello, is_ahead, no_hello, offered};
 use held::Held;
 
 const NOT_LET_IN: &str = "this token does not let this gateway in, or not any more";
@@ -87,20 +89,17 @@ type Down = mpsc::Sender<Result<ToGateway, Status>>;
 /// One stream from its hello to its end.
 async fn follow(state: AppState, entry: Entry, mut up: Streaming<FromGateway>, down: Down) {
     // Nothing is lost by a cancelled arm: each ends the stream.
-    let hello = tokio::select! {
+    let greeted = tokio::select! {
         () = state.stopping.cancelled() => return,
-        hello = tokio::time::timeout(HELLO_MAX, hello(&mut up)) => hello,
+        greeted = tokio::time::timeout(HELLO_MAX, hello(&mut up)) => greeted,
     };
-    let Ok(Ok(hello)) = hello else {
-        let _gone = down.try_send(Err(Status::invalid_argument("expected a hello first")));
-        return;
+    let (id, hello) = match greeted.unwrap_or_else(|_| Err(no_hello())) {
+        Ok(greeted) => greeted,
+        Err(status) => {
+            let _gone = down.try_send(Err(status));
+            return;
+        }
     };
-    let id = bounded_text(&hello.gateway_id, ID_BYTES_MAX);
-    if id.is_empty() || id != hello.gateway_id {
-        let rule = "gateway_id must have 1 to 128 bytes and no control characters";
-        let _gone = down.try_send(Err(Status::invalid_argument(rule)));
-        return;
-    }
     // Followed from before the first look, so that nothing is revoked unseen.
     let ordered = state.orders.follow();
     if !state.orders.lets_in(&entry, &id) {
@@ -118,13 +117,23 @@ async fn follow(state: AppState, entry: Entry, mut up: Streaming<FromGateway>, d
         }
     };
     tracing::info!(gateway.id = %id, policy.generation = running, "bulkhead.gateway.connected");
+    let era = state.rollout.era();
     let newest = match state.rollout.current() {
         // It may have been told by another process of this store.
         known if same_store && running > known.about.number => state.policy_current().await,
         known => known,
     };
     state.watched.learn(&newest);
-    let is_ahead = same_store && is_ahead(&id, &hello, &newest);
+    let is_ahead = match is_ahead(&state, &id, &hello, &newest).await {
+        Ok(is_ahead) => same_store && is_ahead,
+        Err(_) => {
+            // It serves on with what it has, and comes again.
+            state.fleet.disconnect(stream, &Moment::now());
+            let why = "the store is away, and what this gateway runs is older than what is known";
+            let _gone = down.try_send(Err(Status::unavailable(why)));
+            return;
+        }
+    };
     state.fleet.about(stream, |about| {
         (about.ahead, about.own_token) = (is_ahead, matches!(entry, Entry::Own(_)));
     });
@@ -141,6 +150,7 @@ async fn follow(state: AppState, entry: Entry, mut up: Streaming<FromGateway>, d
         heard: clock::now(),
         id,
         stream,
+        era,
         same_store,
         running,
         is_ahead,
@@ -151,38 +161,6 @@ async fn follow(state: AppState, entry: Entry, mut up: Streaming<FromGateway>, d
         answer_by: None,
     };
     link.run(up, down).await;
-}
-
-/// The token of a call.
-fn offered(metadata: &tonic::metadata::MetadataMap) -> Option<&str> {
-    let value = metadata.get("authorization")?.to_str().ok()?;
-    value.strip_prefix("Bearer ")
-}
-
-/// True when the gateway holds what this store never made, or made otherwise: its numbers are of a
-/// time that the store has lost.
-fn is_ahead(id: &str, hello: &Hello, newest: &Published) -> bool {
-    let number = newest.about.number;
-    if hello.generation < number {
-        return false;
-    }
-    let is_same = hello.generation == number && hello.digest == newest.about.digest;
-    if !is_same {
-        tracing::error!(
-            gateway.id = id,
-            gateway.generation = hello.generation,
-            policy.generation = number,
-            "a gateway runs a newer generation than this store has: was a backup restored?"
-        );
-    }
-    !is_same
-}
-
-async fn hello(up: &mut Streaming<FromGateway>) -> Result<Hello, Status> {
-    match up.message().await?.and_then(|message| message.message) {
-        Some(from_gateway::Message::Hello(hello)) => Ok(hello),
-        _ => Err(Status::invalid_argument("expected a hello first")),
-    }
 }
 
 /// What this end knows of one stream.
@@ -198,6 +176,8 @@ struct Link {
     heard: Instant,
     id: String,
     stream: u64,
+    /// When it was found out what the gateway holds; nothing is sent in a later one.
+    era: u64,
     /// The numbers that the gateway speaks of are of this store.
     same_store: bool,
     /// What the gateway runs, of this store; 0 for nothing.
@@ -231,10 +211,18 @@ impl Link {
     /// What goes down next, if anything. Nothing goes down twice because it was refused, and
     /// nothing older than what runs.
     fn due(&self) -> Option<Outgoing> {
+        if self.is_outlived() {
+            return None;
+        }
         let target = self.state.rollout.target(self.stream)?;
         let is_newer = target.number > self.running || self.is_ahead;
         let sent = Some((target.number, target.attempt, target.may_go_back));
         (is_newer && self.sent != sent).then_some(target)
+    }
+
+    /// The store was replaced since the gateway said what it holds.
+    fn is_outlived(&self) -> bool {
+        self.era != self.state.rollout.era()
     }
 
     /// The order that goes down next, if any.
@@ -252,6 +240,10 @@ impl Link {
             self.ordered.mark_unchanged();
             if !self.state.orders.lets_in(&self.entry, &self.id) {
                 let _full = down.try_send(Err(Status::permission_denied(NOT_LET_IN)));
+                return;
+            }
+            if self.is_outlived() {
+                let _full = down.try_send(Err(Status::unavailable("the store was replaced")));
                 return;
             }
             let policy_due = self.answer_by.is_none() && self.due().is_some();
@@ -351,6 +343,7 @@ impl Link {
             document,
             epoch: outgoing.epoch,
             may_go_back: outgoing.may_go_back,
+            needs_word: self.is_ahead && !outgoing.may_go_back,
             parts,
         };
         ToGateway {

@@ -12,10 +12,14 @@ const NUMBER: &str = "generation";
 /// Longest name of a store.
 const EPOCH_BYTES_MAX: usize = 128;
 
-/// Whether an operator said that a lower number may be taken.
+/// What the control plane says beside a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Word {
+    /// Nothing: the number decides.
     None,
+    /// Its store never made what runs here: no number is higher than another.
+    Needed,
+    /// An operator said that it may be taken all the same.
     MayGoBack,
 }
 
@@ -42,10 +46,16 @@ pub(crate) fn judge(
         return Err(Answer::AlreadyThere);
     }
     let is_newer = running.epoch != offered.epoch || offered.generation > running.generation;
-    if is_newer || word == Word::MayGoBack {
+    if word == Word::MayGoBack || (is_newer && word == Word::None) {
         return Ok(());
     }
-    let rule = if offered.generation == running.generation {
+    let rule = if is_newer {
+        let hint = "was an old backup restored? It is followed on an operator's word alone";
+        format!(
+            "is of a history without the running {}: {hint}",
+            running.generation
+        )
+    } else if offered.generation == running.generation {
         "runs already with another content: the store of the control plane was replaced".to_owned()
     } else {
         let hint = "was an old backup restored? It goes back on an operator's word alone";

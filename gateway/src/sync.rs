@@ -237,10 +237,12 @@ impl Link {
             epoch,
             parts,
             may_go_back,
+            needs_word,
         } = push;
-        let word = match may_go_back {
-            true => Word::MayGoBack,
-            false => Word::None,
+        let word = match (may_go_back, needs_word) {
+            (true, _) => Word::MayGoBack,
+            (false, true) => Word::Needed,
+            (false, false) => Word::None,
         };
         let document = if parts.is_empty() {
             document

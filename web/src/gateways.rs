@@ -72,7 +72,7 @@ pub struct FleetRow {
     pub drained: Option<(Moment, String)>,
     /// It says that it is not ready for that reason.
     pub is_drained: bool,
-    /// It holds a higher number of this store and waits for a word.
+    /// It holds what this store never made and waits for a word.
     pub is_ahead: bool,
     /// It came by a token of its own.
     pub has_token: bool,

@@ -91,7 +91,7 @@ pub(super) async fn revoke(
     Ok(axum::Json(json!({ "id": id, "revoked": true })).into_response())
 }
 
-/// Lets a gateway that holds a higher number go back to the newest generation.
+/// Lets a gateway that holds what this store never made follow to the newest generation.
 pub(super) async fn go_back(
     State(state): State<AppState>,
     Path(id): Path<String>,
@@ -102,7 +102,7 @@ pub(super) async fn go_back(
     let newest = state.policy_current().await.about.number;
     if !state.go_back(&id, newest, &author).await? {
         let detail = format!(
-            "{id} is not connected, or holds nothing that is newer than generation {newest}"
+            "{id} is not connected, or holds nothing that this store did not make; the newest is {newest}"
         );
         return Err(Problem::new(StatusCode::CONFLICT, "not-ahead", detail));
     }

@@ -83,7 +83,7 @@ pub struct GatewayView {
     pub stream_age_ms: Option<u64>,
     /// How far its wall clock is ahead of ours; nothing is measured by it.
     pub clock_skew_ms: Option<i64>,
-    /// It holds a higher number of this store, and waits for an operator's word.
+    /// It holds what this store never made, and waits for an operator's word.
     pub ahead: bool,
     /// A token of its own let it in, not the one that all share.
     pub own_token: bool,

@@ -169,7 +169,7 @@ fn said(word: &str) -> Option<String> {
         "token-revoked" => "The token is revoked; a stream that it opened has ended.",
         "again" => "The generation is tried again, by one gateway first.",
         "word" => "The gateway is told that it may go back.",
-        "no-word" => "The gateway is not connected, or holds nothing newer.",
+        "no-word" => "The gateway is not connected, or holds nothing that this store did not make.",
         "not-halted" => "That generation is not halted any more.",
         _ => return None,
     };

@@ -128,6 +128,12 @@ impl Stage {
         self.choose_anew(now);
     }
 
+    /// The store was replaced: nothing that was said of its numbers counts any more.
+    pub(crate) fn replace(&mut self, newest: Outgoing, safe: Option<Outgoing>, now: Instant) {
+        (self.newest, self.safe, self.proven) = (newest, safe, false);
+        self.choose_anew(now);
+    }
+
     /// Once more from the beginning, also with those who were sent it before.
     fn start_over(&mut self, now: Instant) {
         self.newest.attempt = self.newest.attempt.saturating_add(1);

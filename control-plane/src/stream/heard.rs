@@ -11,8 +11,8 @@ use super::Link;
 use crate::fleet::{Moment, RefusedFault};
 use crate::rollout::Answered;
 
-/// True for a fault that is about what the gateway holds, not about the document: it keeps a
-/// higher number of the same store.
+/// True for a fault that is about what the gateway holds, not about the document: it keeps
+/// what this store never made.
 fn is_of_its_standing(fault: &Fault) -> bool {
     matches!(fault.pointer.as_str(), "/generation" | "/epoch")
 }

@@ -31,6 +31,7 @@ mod pages_shadow;
 mod policy;
 mod postgres;
 mod replicas;
+mod restored;
 mod rollout;
 mod store;
 mod stream;

@@ -53,6 +53,7 @@ fn push(generation: u64, limit: i64) -> PolicyPush {
         epoch: EPOCH.to_owned(),
         parts: Vec::new(),
         may_go_back: false,
+        needs_word: false,
     }
 }
 
@@ -252,6 +253,7 @@ fn large(generation: u64, limit: u32) -> (PolicyPush, Parts) {
         epoch: EPOCH.to_owned(),
         parts: Vec::new(),
         may_go_back: false,
+        needs_word: false,
     };
     (push, Parts::of(document.into()))
 }
@@ -318,6 +320,34 @@ fn limits_never_travel_back_in_time() {
     fake.push(push(7, 9));
     assert_eq!(faults(fake.answer())[0].pointer, "/generation");
     assert_eq!((generation(&gateway), limit(&gateway)), (7, 5));
+}
+
+/// The store was put back to a copy and counts on: its numbers pass what runs, and say nothing.
+#[test]
+fn another_history_is_not_followed_at_any_number_without_a_word() {
+    let (fake, gateway) = connected(None);
+    fake.push(push(9, 3));
+    assert!(is_running(&fake.answer()));
+    for generation in 6..=12 {
+        fake.push(PolicyPush {
+            needs_word: true,
+            ..push(generation, 5)
+        });
+        let fault = faults(fake.answer()).remove(0);
+        assert_eq!(fault.pointer, "/generation", "{generation}");
+        assert!(fault.rule.contains('9') || generation == 9, "{fault:?}");
+        let (_, metrics) = page(gateway.admin(), "/metrics");
+        assert!(metrics.contains("bulkhead_policy_held_back 1"), "{metrics}");
+    }
+    assert_eq!((generation(&gateway), limit(&gateway)), (9, 3));
+    fake.push(PolicyPush {
+        may_go_back: true,
+        ..push(12, 5)
+    });
+    assert!(is_running(&fake.answer()));
+    assert_eq!((generation(&gateway), limit(&gateway)), (12, 5));
+    let (_, metrics) = page(gateway.admin(), "/metrics");
+    assert!(metrics.contains("bulkhead_policy_held_back 0"), "{metrics}");
 }
 
 #[test]

@@ -424,6 +424,10 @@ pub struct PolicyPush {
     /// An operator's word: the gateway may take it although it runs a higher number of this epoch.
     #[prost(bool, tag = "6")]
     pub may_go_back: bool,
+    /// The store never made what the gateway said that it runs, so that their numbers say nothing to
+    /// each other: the gateway takes it on an operator's word alone, whatever its number.
+    #[prost(bool, tag = "7")]
+    pub needs_word: bool,
 }
 /// A run of bytes of a document.
 #[allow(clippy::all)]
