@@ -1,5 +1,11 @@
 //! `migrate`, `backup`, `restore`: what they say and how they end.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a failed step fails the test"
+)]
+
 mod support;
 
 use std::path::Path;
