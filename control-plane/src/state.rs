@@ -124,8 +124,8 @@ impl AppState {
         gateways
     }
 
-    /// Lets a gateway that holds what this store never made follow to `generation`, which must be the newest;
-    /// false when there is nothing to let it do.
+    /// Lets a gateway that holds what this store never made follow to `generation`, which must be
+    /// the newest; false when there is nothing to let it do.
     pub(crate) async fn go_back(
         &self,
         gateway: &str,

@@ -26,7 +26,7 @@ use crate::fleet::Moment;
 use crate::orders::Entry;
 use crate::rollout::Outgoing;
 use crate::state::AppState;
-use greeting::{hello, is_ahead, no_hello, offered};
+use greeting::{hello, holds, no_hello, offered};
 use held::Held;
 
 const NOT_LET_IN: &str = "this token does not let this gateway in, or not any more";
@@ -118,22 +118,14 @@ async fn follow(state: AppState, entry: Entry, mut up: Streaming<FromGateway>, d
     };
     tracing::info!(gateway.id = %id, policy.generation = running, "bulkhead.gateway.connected");
     let era = state.rollout.era();
-    let newest = match state.rollout.current() {
-        // It may have been told by another process of this store.
-        known if same_store && running > known.about.number => state.policy_current().await,
-        known => known,
+    let Ok((newest, is_ahead)) = holds(&state, &id, &hello).await else {
+        // It serves on with what it has, and comes again.
+        state.fleet.disconnect(stream, &Moment::now());
+        let why = "the store is away, and what this gateway runs is older than what is known";
+        let _gone = down.try_send(Err(Status::unavailable(why)));
+        return;
     };
     state.watched.learn(&newest);
-    let is_ahead = match is_ahead(&state, &id, &hello, &newest).await {
-        Ok(is_ahead) => same_store && is_ahead,
-        Err(_) => {
-            // It serves on with what it has, and comes again.
-            state.fleet.disconnect(stream, &Moment::now());
-            let why = "the store is away, and what this gateway runs is older than what is known";
-            let _gone = down.try_send(Err(Status::unavailable(why)));
-            return;
-        }
-    };
     state.fleet.about(stream, |about| {
         (about.ahead, about.own_token) = (is_ahead, matches!(entry, Entry::Own(_)));
     });
@@ -220,6 +212,15 @@ impl Link {
         (is_newer && self.sent != sent).then_some(target)
     }
 
+    /// Why the stream must not go on, if so.
+    fn ends(&self) -> Option<Status> {
+        if !self.state.orders.lets_in(&self.entry, &self.id) {
+            return Some(Status::permission_denied(NOT_LET_IN));
+        }
+        let is_outlived = self.is_outlived();
+        is_outlived.then(|| Status::unavailable("the store was replaced"))
+    }
+
     /// The store was replaced since the gateway said what it holds.
     fn is_outlived(&self) -> bool {
         self.era != self.state.rollout.era()
@@ -238,12 +239,8 @@ impl Link {
         loop {
             self.moved.mark_unchanged();
             self.ordered.mark_unchanged();
-            if !self.state.orders.lets_in(&self.entry, &self.id) {
-                let _full = down.try_send(Err(Status::permission_denied(NOT_LET_IN)));
-                return;
-            }
-            if self.is_outlived() {
-                let _full = down.try_send(Err(Status::unavailable("the store was replaced")));
+            if let Some(why) = self.ends() {
+                let _full = down.try_send(Err(why));
                 return;
             }
             let policy_due = self.answer_by.is_none() && self.due().is_some();

@@ -102,7 +102,8 @@ pub(super) async fn go_back(
     let newest = state.policy_current().await.about.number;
     if !state.go_back(&id, newest, &author).await? {
         let detail = format!(
-            "{id} is not connected, or holds nothing that this store did not make; the newest is {newest}"
+            "{id} is not connected, or holds nothing that this store did not make; \
+             the newest is {newest}"
         );
         return Err(Problem::new(StatusCode::CONFLICT, "not-ahead", detail));
     }

@@ -5,6 +5,7 @@
 //! say that two policies belong together.
 
 use std::cmp::Ordering as Cmp;
+use std::sync::Arc;
 
 use tonic::{Status, Streaming};
 use wire::stream::bounded_text;
@@ -21,16 +22,34 @@ pub(super) fn offered(metadata: &tonic::metadata::MetadataMap) -> Option<&str> {
     value.strip_prefix("Bearer ")
 }
 
+/// The newest generation, and whether the gateway holds what this store never made.
+pub(super) async fn holds(
+    state: &AppState,
+    id: &str,
+    hello: &Hello,
+) -> Result<(Arc<Published>, bool), StoreError> {
+    let same_store = hello.epoch == state.epoch();
+    let newest = match state.rollout.current() {
+        // It may have been told by another process of this store.
+        known if same_store && hello.generation > known.about.number => {
+            state.policy_current().await
+        }
+        known => known,
+    };
+    let is_ahead = same_store && is_ahead(state, id, hello, &newest).await?;
+    Ok((newest, is_ahead))
+}
+
 /// True when the gateway holds what this store never made, or made otherwise: it is of a time that
 /// the store has lost, and stays so when the store's numbers pass it.
-pub(super) async fn is_ahead(
+async fn is_ahead(
     state: &AppState,
     id: &str,
     hello: &Hello,
     newest: &Published,
 ) -> Result<bool, StoreError> {
     let (held, number) = (hello.generation, newest.about.number);
-    if held == 0 || hello.epoch != state.epoch() {
+    if held == 0 {
         return Ok(false);
     }
     let is_made = match held.cmp(&number) {
