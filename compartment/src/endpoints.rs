@@ -15,6 +15,7 @@ pub const ENDPOINTS_TOLD_MAX: usize = 128;
 
 /// How one endpoint stands; the later, the worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "describe", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EndpointState {
     /// Requests go there.
@@ -30,6 +31,7 @@ pub enum EndpointState {
 
 /// How its last check ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "describe", derive(utoipa::ToSchema))]
 pub struct EndpointCheck {
     /// How long ago.
     pub age_ms: u64,
@@ -39,6 +41,7 @@ pub struct EndpointCheck {
 
 /// What its name led to when it was last dialled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "describe", derive(utoipa::ToSchema))]
 pub struct EndpointName {
     /// Some of them.
     pub addresses: Vec<String>,
@@ -50,6 +53,7 @@ pub struct EndpointName {
 
 /// Of several gateways: whose words these are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "describe", derive(utoipa::ToSchema))]
 pub struct EndpointSeen {
     /// How many tell of it.
     pub gateways: u32,
@@ -57,6 +61,7 @@ pub struct EndpointSeen {
     pub out: u32,
     /// The one that thinks worst of it.
     #[serde(serialize_with = "text")]
+    #[cfg_attr(feature = "describe", schema(value_type = String))]
     pub worst: Arc<str>,
 }
 
@@ -66,6 +71,7 @@ fn text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error
 
 /// One endpoint. Counts start with the process and never go down.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "describe", derive(utoipa::ToSchema))]
 pub struct EndpointFigures {
     /// Scheme, host and port.
     pub url: String,
@@ -95,6 +101,7 @@ pub struct EndpointFigures {
 
 /// The endpoints of one upstream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "describe", derive(utoipa::ToSchema))]
 pub struct EndpointsFigures {
     /// Of the policy.
     pub in_use: u32,
@@ -107,7 +114,8 @@ pub struct EndpointsFigures {
     /// More than half would be out: requests go to all of them. Of several gateways, on any.
     pub all_used: bool,
     /// In the order of the policy, those that drain last. Where there is no room for all, those
-    /// that are out or in doubt.
+    /// that are out or in doubt. Absent where only the numbers are told.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub list: Vec<EndpointFigures>,
 }
 

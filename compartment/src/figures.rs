@@ -15,6 +15,7 @@ use crate::{
 
 /// The figures of one compartment. Counters start with the process and never go down.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "describe", derive(utoipa::ToSchema))]
 pub struct Figures {
     /// The key, as text.
     pub key: String,

@@ -12,6 +12,7 @@ use crate::{Name, NameError};
 
 /// Which of the levels a request passes. Ordered as permits are taken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "describe", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// One tenant over all routes.

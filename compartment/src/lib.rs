@@ -12,6 +12,8 @@ mod claim;
 mod class;
 mod compartment;
 mod credit;
+#[cfg(feature = "describe")]
+mod described;
 mod endpoints;
 mod enter;
 mod figures;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a route does with its own decisions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "describe", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// Judges nothing.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Why a request was refused by a limit of ours.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "describe", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Rejection {
     /// The tenant's own limit over all routes.

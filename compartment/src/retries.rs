@@ -12,6 +12,7 @@ use crate::sync::statistics::{AtomicU64, Ordering};
 
 /// Why a request that failed was not sent once more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "describe", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RetryRefusal {
     /// The route does not repeat after such a failure.
@@ -71,6 +72,7 @@ impl RetryRefusal {
 
 /// What a route says of its retries.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "describe", derive(utoipa::ToSchema))]
 pub struct RetryFigures {
     /// Retries that the budget would allow now.
     pub budget_left: u32,

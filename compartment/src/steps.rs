@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The counts of one step. They start with the process and never go down.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "describe", derive(utoipa::ToSchema))]
 pub struct StepFigures {
     /// `stale`, `upstream` or `static`.
     pub kind: String,

@@ -53,6 +53,20 @@ impl Route {
         }
     }
 
+    /// One method, with what answers it.
+    pub(crate) fn one(
+        path: &'static str,
+        method: Method,
+        need: Need,
+        answers: MethodRouter<AppState>,
+    ) -> Self {
+        Self {
+            path,
+            needs: vec![(method, need)],
+            answers,
+        }
+    }
+
     /// GET, and HEAD with it.
     pub(crate) fn get<H: Handler<T, AppState>, T: 'static>(mut self, need: Need, call: H) -> Self {
         self.needs.push((Method::GET, need));
@@ -60,39 +74,10 @@ impl Route {
         self
     }
 
-    /// PUT.
-    pub(crate) fn put<H: Handler<T, AppState>, T: 'static>(mut self, need: Need, call: H) -> Self {
-        self.needs.push((Method::PUT, need));
-        self.answers = self.answers.put(call);
-        self
-    }
-
     /// POST.
     pub(crate) fn post<H: Handler<T, AppState>, T: 'static>(mut self, need: Need, call: H) -> Self {
         self.needs.push((Method::POST, need));
         self.answers = self.answers.post(call);
-        self
-    }
-
-    /// PATCH.
-    pub(crate) fn patch<H: Handler<T, AppState>, T: 'static>(
-        mut self,
-        need: Need,
-        call: H,
-    ) -> Self {
-        self.needs.push((Method::PATCH, need));
-        self.answers = self.answers.patch(call);
-        self
-    }
-
-    /// DELETE.
-    pub(crate) fn delete<H: Handler<T, AppState>, T: 'static>(
-        mut self,
-        need: Need,
-        call: H,
-    ) -> Self {
-        self.needs.push((Method::DELETE, need));
-        self.answers = self.answers.delete(call);
         self
     }
 

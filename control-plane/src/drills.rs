@@ -11,6 +11,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use telemetry::names::event;
 use tokio::sync::{Semaphore, broadcast, watch};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Ref, Schema, Type};
 use wire::stream::bounded_text;
 use wire::stream::proto::{Rehearse, Rehearsed};
 
@@ -30,13 +32,14 @@ const STEPS_MAX: usize = 8;
 const WORD_BYTES_MAX: usize = 100;
 
 /// One rehearsal of one route's fallback.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Drill {
     /// Its name.
     pub id: String,
-    /// What was drilled: `fallback`.
-    #[serde(skip_deserializing, default = "fallback")]
-    pub kind: &'static str,
+    /// What was drilled.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub kind: DrillKind,
     /// The route.
     pub route: String,
     /// When it began.
@@ -44,18 +47,46 @@ pub struct Drill {
     /// Who began it.
     pub by: String,
     /// Every gateway that was asked, by name; `None` while, or because, it has not answered.
+    #[schema(value_type = BTreeMap<String, MayBeTold>)]
     pub gateways: BTreeMap<String, Option<Told>>,
     /// Every gateway answered, and on each a step would have.
     pub passed: bool,
 }
 
-const fn fallback() -> &'static str {
-    "fallback"
+/// What can be drilled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DrillKind {
+    /// The fallback of a route is rehearsed.
+    #[default]
+    Fallback,
+}
+
+/// The schema of what one gateway said, or null.
+enum MayBeTold {}
+
+impl utoipa::PartialSchema for MayBeTold {
+    fn schema() -> RefOr<Schema> {
+        let nothing = ObjectBuilder::new().schema_type(Type::Null);
+        let told = Ref::from_schema_name("DrillTold");
+        OneOfBuilder::new().item(nothing).item(told).into()
+    }
+}
+
+impl utoipa::ToSchema for MayBeTold {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((
+            "DrillTold".to_owned(),
+            <Told as utoipa::PartialSchema>::schema(),
+        ));
+        <Told as utoipa::ToSchema>::schemas(schemas);
+    }
 }
 
 /// What one gateway said.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(default)]
+#[schema(as = DrillTold)]
 pub struct Told {
     /// In the order of the policy.
     pub steps: Vec<Step>,
@@ -65,8 +96,9 @@ pub struct Told {
 }
 
 /// One step of one gateway.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(default)]
+#[schema(as = DrillStep)]
 pub struct Step {
     /// `stale`, `upstream` or `static`.
     pub kind: String,
@@ -242,7 +274,7 @@ impl Drills {
         list.0 += 1;
         let drill = Drill {
             id: format!("{}-{}", clock::unix_ms(), list.0),
-            kind: "fallback",
+            kind: DrillKind::Fallback,
             route: route.to_owned(),
             at: clock::utc(),
             by: by.to_owned(),

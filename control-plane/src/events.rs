@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value as Json, json};
+use compartment::Limit;
+use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc};
 use tokio::time::MissedTickBehavior;
 
@@ -84,7 +85,7 @@ impl Events {
                 continue;
             };
             number = number.saturating_add(1);
-            let text = picture.since(&last).to_string().into();
+            let text = picture.since(&last).into();
             last = picture;
             // Nobody left in between is no fault.
             let _listeners = self.told.send(Message { number, text });
@@ -124,23 +125,51 @@ impl Stream {
     /// Everything, for one who knows nothing yet.
     async fn whole(&self) -> Option<Message> {
         let picture = Picture::take(&self.state).await?;
-        let text = picture.since(&Picture::default()).to_string().into();
+        let text = picture.since(&Picture::default()).into();
         Some(Message { number: 0, text })
     }
 }
 
 /// What is told of one compartment.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = EventCompartment)]
 struct Told {
-    limit: Json,
+    limit: Limit,
     in_flight: u32,
     queued: u32,
+    /// The highest of the last second, each gateway's summed.
     peak: u32,
     saturation: f64,
     arrived: u64,
     rejected: u64,
     arrived_per_second: f64,
     rejected_per_second: f64,
+}
+
+/// The same with its key.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = EventRow)]
+struct Row<'a> {
+    key: &'a str,
+    #[serde(flatten)]
+    told: &'a Told,
+}
+
+/// One event: what moved since the one before, or everything.
+#[derive(Serialize, utoipa::ToSchema)]
+pub(crate) struct EventFigures<'a> {
+    /// When, in UTC.
+    at: &'a str,
+    /// The newest generation.
+    generation: u64,
+    /// Gateways that report, of those that are known: `3 of 4`.
+    reporting: &'a str,
+    /// Every compartment is told, not only those that moved.
+    whole: bool,
+    /// Those that moved.
+    compartments: Vec<Row<'a>>,
+    /// Keys that nobody reports any more.
+    gone: Vec<&'a str>,
 }
 
 /// All compartments at one moment.
@@ -170,7 +199,7 @@ impl Picture {
             let recent = recent.get(key.as_str()).copied().unwrap_or_default();
             let a_second = |count: u64| rate(count, recent.seconds);
             let told = Told {
-                limit: json!(total.limit),
+                limit: total.limit,
                 in_flight: total.in_flight,
                 queued: total.queued,
                 peak: total.peak_recent,
@@ -200,32 +229,20 @@ impl Picture {
     }
 
     /// What differs from what was told last.
-    fn since(&self, last: &Self) -> Json {
+    fn since(&self, last: &Self) -> String {
         let differs = |(key, told): &(&String, &Told)| last.compartments.get(*key) != Some(*told);
-        let one = |(key, told): (&String, &Told)| {
-            json!({
-                "key": key,
-                "limit": told.limit,
-                "in_flight": told.in_flight,
-                "queued": told.queued,
-                "peak": told.peak,
-                "saturation": told.saturation,
-                "arrived": told.arrived,
-                "rejected": told.rejected,
-                "arrived_per_second": told.arrived_per_second,
-                "rejected_per_second": told.rejected_per_second,
-            })
-        };
+        let own = self.compartments.iter().filter(differs);
         let gone = last.compartments.keys();
         let gone = gone.filter(|key| !self.compartments.contains_key(*key));
-        json!({
-            "at": self.at,
-            "generation": self.generation,
-            "reporting": self.reporting,
-            "whole": last.at.is_empty(),
-            "compartments": self.compartments.iter().filter(differs).map(one).collect::<Vec<_>>(),
-            "gone": gone.collect::<Vec<_>>(),
-        })
+        let event = EventFigures {
+            at: &self.at,
+            generation: self.generation,
+            reporting: &self.reporting,
+            whole: last.at.is_empty(),
+            compartments: own.map(|(key, told)| Row { key, told }).collect(),
+            gone: gone.map(String::as_str).collect(),
+        };
+        serde_json::to_string(&event).unwrap_or_default()
     }
 }
 

@@ -53,7 +53,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use api::{CHANGE_BYTES_MAX, DOCUMENT_BYTES_MAX};
+pub use api::{CHANGE_BYTES_MAX, DOCUMENT_BYTES_MAX, description as openapi};
 pub use compartment::policy;
 pub use config::Config;
 pub use start_error::StartError;

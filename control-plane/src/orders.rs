@@ -35,7 +35,7 @@ const TOKEN: &str = "gateway/token/";
 const ALL: &str = "gateway/";
 
 /// Who ordered it, and when.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Order {
     /// When, in UTC.
     pub since: String,

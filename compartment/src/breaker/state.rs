@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a breaker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "describe", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerState {
     /// Everything passes and is judged.
@@ -96,6 +97,7 @@ pub enum Outcome {
 
 /// What a breaker says of itself.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "describe", derive(utoipa::ToSchema))]
 pub struct BreakerFigures {
     /// What it does now.
     pub state: BreakerState,

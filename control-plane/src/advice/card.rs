@@ -17,7 +17,8 @@ const FINE_S: i64 = 7_200;
 const COARSE_S: i64 = 6 * 86_400;
 
 /// The card of one compartment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = Advice)]
 pub(crate) struct Card {
     /// Which.
     pub(crate) key: String,
@@ -26,6 +27,7 @@ pub(crate) struct Card {
     /// Whose target and headroom count.
     pub(crate) class: Class,
     /// The gateway that needs most; `None`: the average one.
+    #[schema(required)]
     pub(crate) gateway: Option<String>,
     /// What the figures say.
     #[serde(flatten)]

@@ -22,7 +22,7 @@ const WEEK_S: u64 = 7 * 24 * HOUR_S;
 const BUSY_PART: usize = 10;
 
 /// How sure the advice is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
     /// Less than an hour, or fewer arrivals than the target needs.
@@ -34,7 +34,8 @@ pub enum Confidence {
 }
 
 /// What was measured.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = AdviceEvidence)]
 pub struct Evidence {
     /// From, in milliseconds of Unix time; 0 without any window.
     pub from_ms: i64,
@@ -55,8 +56,10 @@ pub struct Evidence {
     /// Arrivals a second in it, in thousandths.
     pub peak_rate_milli: u64,
     /// Mean hold of those who were admitted, the wait excluded.
+    #[schema(required)]
     pub mean_hold_us: Option<u64>,
     /// 99th percentile of it.
+    #[schema(required)]
     pub p99_hold_us: Option<u64>,
     /// Slots asked for on average in the busiest window: rate x mean hold.
     pub offered: f64,

@@ -14,7 +14,7 @@ use super::{Band, Card, Verdict, percent};
 use crate::linter::{Finding, Severity, lint};
 
 /// What a finding rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Measures {
     /// The policy alone.

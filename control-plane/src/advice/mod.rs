@@ -52,7 +52,7 @@ pub struct Subject {
 }
 
 /// What to do with the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The measured traffic needs more.
@@ -68,7 +68,8 @@ pub enum Verdict {
 }
 
 /// One limit and how it came about.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = AdvisedFigure)]
 pub struct Figure {
     /// Slots.
     pub limit: u32,
@@ -77,7 +78,7 @@ pub struct Figure {
 }
 
 /// Outside of the bands in which a limit protects without hurting (P16).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Band {
     /// It never exceeds 30 % of its limit.
@@ -87,7 +88,8 @@ pub enum Band {
 }
 
 /// The card of one compartment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = AdviceOfFigures)]
 pub struct Advice {
     /// What to do.
     pub verdict: Verdict,
@@ -96,23 +98,31 @@ pub struct Advice {
     /// The limit in force.
     pub limit: Limit,
     /// The limit that the traffic asks for; `None` without enough evidence.
+    #[schema(required)]
     pub advised: Option<u32>,
     /// Where nothing is advised: what the normal traffic seen so far asks for by the loss formula.
     /// A first word, not advice: it moves with every window.
+    #[schema(required)]
     pub so_far: Option<u32>,
     /// The target: the share of arrivals that may be refused.
     pub target: f64,
     /// The rule of thumb: peak rate x p99 x the factor of the class (P11).
+    #[schema(required)]
     pub rule_of_thumb: Option<Figure>,
     /// The loss formula for the target.
+    #[schema(required)]
     pub loss_formula: Option<Figure>,
     /// What bursts ask for beyond the formula, which knows only averages; `None` without bursts.
+    #[schema(required)]
     pub bursts: Option<Figure>,
     /// What the limit in force refuses of that traffic; `None` when unlimited.
+    #[schema(required)]
     pub predicted_refused: Option<f64>,
     /// How much more demand the advised limit takes before it refuses 1 %.
+    #[schema(required)]
     pub absorbs: Option<f64>,
     /// Whether the limit in force lies outside of the bands.
+    #[schema(required)]
     pub band: Option<Band>,
     /// What all of it rests on.
     pub evidence: Evidence,

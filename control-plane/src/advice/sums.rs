@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::Card;
 
 /// The limits that the routes' traffic asks for, together (P15).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub(crate) struct AdvisedSum {
     /// Routes with advice.
     pub(crate) routes: usize,
@@ -27,7 +27,7 @@ pub(crate) struct AdvisedSum {
 }
 
 /// The guarantees of all routes, with another limit as one of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub(crate) struct GuaranteedSum {
     /// Guaranteed slots.
     pub(crate) guaranteed: u64,

@@ -17,23 +17,30 @@ const ABSORBED: f64 = 0.01;
 const STEPS: u32 = 40;
 
 /// What a limit would do.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = WhatIfFigures)]
 pub struct WhatIf {
     /// The limit that is asked about.
     pub limit: Limit,
     /// The limit in force.
     pub now: Limit,
     /// The share of the busiest window's arrivals that it refuses; `None` without evidence.
+    #[schema(required)]
     pub refused_share: Option<f64>,
     /// The same for the limit in force.
+    #[schema(required)]
     pub refused_share_now: Option<f64>,
     /// How many a second that is at the peak.
+    #[schema(required)]
     pub refused_per_s: Option<f64>,
     /// How much more demand it takes before it refuses 1 %.
+    #[schema(required)]
     pub absorbs: Option<f64>,
     /// Whether it meets the target of its class.
+    #[schema(required)]
     pub meets_target: Option<bool>,
     /// Seconds until it is full when calls stop returning.
+    #[schema(required, value_type = Option<f64>)]
     pub fills_in_s: Option<Exact>,
     /// The arithmetic, a line each.
     pub because: Vec<String>,

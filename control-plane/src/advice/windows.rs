@@ -34,13 +34,14 @@ pub struct Window {
 }
 
 /// An interval that advice does not rest on, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct LeftOut {
     /// From, in milliseconds of Unix time.
     pub from_ms: i64,
     /// To.
     pub to_ms: i64,
     /// The mean hold in it; `None` when nothing ended.
+    #[schema(required)]
     pub mean_hold_us: Option<u64>,
     /// What is usual.
     pub usual_hold_us: u64,
@@ -49,8 +50,9 @@ pub struct LeftOut {
 }
 
 /// Why an interval is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = LeftOutWhy)]
 pub enum Why {
     /// The hold time was more than twice its slow average.
     Incident,

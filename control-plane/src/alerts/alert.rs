@@ -9,8 +9,11 @@ use serde::{Deserialize, Serialize};
 use super::series::{Evidence, Rule};
 
 /// What is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
+)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = AlertCause)]
 pub enum Cause {
     /// Requests are refused, and it does not stop.
     Refusing,
@@ -37,8 +40,11 @@ impl Cause {
 }
 
 /// Whether somebody is woken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
+)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = AlertSeverity)]
 pub enum Severity {
     /// Somebody is.
     Page,
@@ -57,8 +63,9 @@ impl Severity {
 }
 
 /// How far it has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = AlertState)]
 pub enum State {
     /// Trouble that has not lasted; nobody is told.
     Pending,
@@ -80,8 +87,9 @@ impl State {
 }
 
 /// Why it is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = AlertEnded)]
 pub enum Ended {
     /// Five quiet minutes.
     Quiet,
@@ -94,7 +102,8 @@ pub enum Ended {
 }
 
 /// A gateway on which it happened.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = AlertGateway)]
 pub struct Burning {
     /// Its name; empty for all of them together.
     pub id: String,

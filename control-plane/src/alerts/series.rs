@@ -9,8 +9,11 @@ use super::rules::Rules;
 use super::window::{Counts, Ring};
 
 /// Which rule holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
+)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = AlertRule)]
 pub enum Rule {
     /// Full, and nobody is refused.
     Full,
@@ -32,7 +35,8 @@ pub(super) enum Finding {
 }
 
 /// The figures that decided.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = AlertEvidence)]
 pub struct Evidence {
     /// The last 2 minutes.
     pub window: Counts,

@@ -6,7 +6,18 @@
 use std::collections::VecDeque;
 
 /// What is counted in a slice. Of a gateway: for how long it was heard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    serde::Serialize,
+    serde::Deserialize,
+    utoipa::ToSchema,
+)]
+#[schema(as = AlertCounts)]
 pub struct Counts {
     /// Milliseconds at the limit.
     pub time_ms: u64,

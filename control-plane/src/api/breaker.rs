@@ -7,15 +7,56 @@
 use axum::extract::{Request, State};
 use axum::response::Response;
 use compartment::policy::Value;
+use serde::Deserialize;
+use utoipa::ToSchema;
 
+use super::call::Call;
 use super::input::Path;
-use super::input::{self, CHANGE_BYTES_MAX, Seen};
+use super::input::{self, CHANGE_BYTES_MAX};
 use super::{Problem, policy};
+use crate::access::OPERATOR;
 use crate::auth;
-use crate::limits::{COMMENT_BYTES_MAX, Fields};
+use crate::limits::Fields;
 use crate::state::AppState;
 
-const RULE: &str = "state must be \"open\", \"closed\" or \"auto\"";
+/// The calls of this module.
+pub(super) fn calls() -> Vec<Call> {
+    vec![
+        Call::post("/upstreams/{id}/breaker", OPERATOR, set)
+            .says(
+                "forceBreaker",
+                "Force the breaker of an upstream, or leave it to its rules",
+            )
+            .details(
+                "`open` lets nothing through, `closed` everything, `auto` leaves the breaker to \
+                 its rules again, closed. It is a change of the policy (`force_breaker`): a \
+                 generation with its author, pushed to every gateway, in force over restarts, \
+                 undone by restoring the one before.",
+            )
+            .takes::<Force>(r#"{"state": "open", "comment": "the database is being restored"}"#)
+            .writes_policy(),
+    ]
+}
+
+/// What a breaker is to do.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Forced {
+    Open,
+    Closed,
+    Auto,
+}
+
+/// An operator's word about a breaker.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Force {
+    state: Forced,
+    /// Why, for the history.
+    #[serde(default)]
+    #[schema(max_length = 2000)]
+    comment: String,
+}
 
 /// Forces the breaker of an upstream open or closed, or leaves it to its rules again.
 pub(super) async fn set(
@@ -24,56 +65,23 @@ pub(super) async fn set(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = input::parts(request);
-    input::query(&head, &[])?;
-    let seen = match input::if_match(&head.headers)? {
-        Seen::Generation(generation) => Some(generation),
-        Seen::Nothing => None,
-    };
+    let write = input::write(&head, &[])?;
     let author = auth::author(&head.extensions);
-    let body = input::json(http::Request::from_parts(head, body), CHANGE_BYTES_MAX).await?;
-    let fields = fields(body.value)?;
-    let key = format!("upstream/{id}");
-    let accepted = state.limits.patch(&key, &fields, seen, false, &author);
-    Ok(policy::answer(&accepted.await?))
-}
-
-fn fields(body: Value) -> Result<Fields, Problem> {
-    let Value::Table(entries) = body else {
-        return Err(Problem::invalid(
-            "",
-            "the body must be an object, e.g. {\"state\": \"open\"}",
-        ));
+    let request = http::Request::from_parts(head, body);
+    let sent: Force = input::typed(request, CHANGE_BYTES_MAX).await?;
+    input::comment(&sent.comment)?;
+    let word = match sent.state {
+        Forced::Auto => Value::Null,
+        Forced::Open => Value::String("open".to_owned()),
+        Forced::Closed => Value::String("closed".to_owned()),
     };
-    let mut fields = Fields::default();
-    for (name, value) in entries {
-        match (name.as_str(), value) {
-            ("state", Value::String(word)) => {
-                let word = match word.as_str() {
-                    "auto" => Value::Null,
-                    "open" | "closed" => Value::String(word),
-                    _ => return Err(Problem::invalid("/state", RULE)),
-                };
-                fields.values.push(("force_breaker".to_owned(), word));
-            }
-            ("state", _) => return Err(Problem::invalid("/state", RULE)),
-            ("comment", Value::String(text)) if text.len() <= COMMENT_BYTES_MAX => {
-                fields.comment = text;
-            }
-            ("comment", _) => {
-                let rule = format!("comment must be text of at most {COMMENT_BYTES_MAX} bytes");
-                return Err(Problem::invalid("/comment", &rule));
-            }
-            _ => {
-                let pointer = format!("/{}", wire::stream::bounded_text(&name, 100));
-                return Err(Problem::invalid(
-                    &pointer,
-                    "only state and comment are read here",
-                ));
-            }
-        }
-    }
-    if fields.values.is_empty() {
-        return Err(Problem::invalid("/state", RULE));
-    }
-    Ok(fields)
+    let fields = Fields {
+        values: vec![("force_breaker".to_owned(), word)],
+        comment: sent.comment,
+    };
+    let key = format!("upstream/{id}");
+    let accepted = state
+        .limits
+        .patch(&key, &fields, write.seen, write.dry_run, &author);
+    Ok(policy::answer(&accepted.await?))
 }

@@ -5,16 +5,68 @@
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use compartment::policy::{Policy, Value};
-use compartment::{Key, Level, Limit};
-use serde_json::{Map, Value as Json, json};
+use compartment::{Key, Limit};
+use serde::Serialize;
+use utoipa::ToSchema;
 
+use super::call::Call;
 use super::input::Path;
-use super::input::{self, CHANGE_BYTES_MAX, Seen};
+use super::input::{self, CHANGE_BYTES_MAX};
+use super::shown::{Compartment, Configured};
 use super::{Problem, around, policy};
+use crate::access::{OPERATOR, VIEWER};
 use crate::auth;
-use crate::fleet::FleetCompartment;
-use crate::limits::{COMMENT_BYTES_MAX, Fields};
+use crate::limits::Fields;
 use crate::state::AppState;
+
+/// The calls of this module.
+pub(super) fn calls() -> Vec<Call> {
+    vec![
+        Call::get("/compartments", VIEWER, list)
+            .says("getCompartments", "Live figures of every compartment")
+            .answers::<Compartments>("Sums over the gateways that report"),
+        Call::get("/compartments/{key}", VIEWER, one)
+            .says("getCompartment", "Live figures of one compartment")
+            .answers::<OneCompartment>("Sums over the gateways that report"),
+        Call::patch("/compartments/{key}", OPERATOR, change)
+            .says("patchCompartment", "Change a limit")
+            .details(
+                "Fields as in the policy. Routes take every field of `[routes.compartment]`, and \
+                 null takes one away but the limit; upstreams take `limit`, `breaker` and \
+                 `force_breaker`; tenants take `limit` (an override of the plan); `gateway` takes \
+                 `limit` (its capacity) and `spare`. Without If-Match the change is made on top \
+                 of the newest generation. At most 64 KiB.",
+            )
+            .takes::<super::shown::Change>(r#"{"limit": 80, "comment": "room for the sale"}"#)
+            .writes_policy(),
+    ]
+}
+
+/// Live figures of every compartment.
+#[derive(Serialize, ToSchema)]
+struct Compartments {
+    /// The newest generation.
+    generation: u64,
+    /// Gateways that report, of those that are known: `3 of 4`.
+    #[schema(pattern = "^[0-9]+ of [0-9]+$", example = "3 of 4")]
+    reporting: String,
+    compartments: Vec<Compartment>,
+}
+
+/// Live figures of one compartment, and what stands around it.
+#[derive(Serialize, ToSchema)]
+struct OneCompartment {
+    #[serde(flatten)]
+    own: Compartment,
+    /// The newest generation.
+    generation: u64,
+    /// Gateways that report, of those that are known: `3 of 4`.
+    #[schema(pattern = "^[0-9]+ of [0-9]+$", example = "3 of 4")]
+    reporting: String,
+    #[serde(flatten)]
+    #[schema(value_type = around::Around)]
+    around: Option<around::Around>,
+}
 
 /// Live figures of every compartment, over all gateways that report.
 pub(super) async fn list(
@@ -25,21 +77,20 @@ pub(super) async fn list(
     let current = state.policy_current().await;
     let figures = state.figures();
     let reporting = figures.reporting_text();
-    let mut compartments: Vec<_> = figures
-        .compartments
-        .values()
-        .map(|compartment| Json::Object(short(one_json(compartment))))
-        .collect();
+    let policy = current.policy.as_ref().ok();
     // What the policy names and nobody reports is listed without figures, never with zeros.
-    if let Ok(policy) = &current.policy {
+    let silent: Vec<Compartment> = policy.map_or_else(Vec::new, |policy| {
         let silent = configured(policy).filter(|c| !figures.compartments.contains_key(&c.key));
-        compartments.extend(silent.map(|configured| Json::Object(configured.json())));
-    }
-    Ok(axum::Json(json!({
-        "generation": current.about.number,
-        "reporting": reporting,
-        "compartments": compartments,
-    }))
+        silent.map(Compartment::from).collect()
+    });
+    let live = figures.compartments.into_values();
+    let mut compartments: Vec<_> = live.map(|live| Compartment::from(live).short()).collect();
+    compartments.extend(silent);
+    Ok(axum::Json(Compartments {
+        generation: current.about.number,
+        reporting,
+        compartments,
+    })
     .into_response())
 }
 
@@ -51,9 +102,10 @@ pub(super) async fn one(
 ) -> Result<Response, Problem> {
     input::query(&input::parts(request).0, &[])?;
     let current = state.policy_current().await;
-    let figures = state.figures_of(&key);
-    let mut body = match figures.compartments.get(&key) {
-        Some(compartment) => one_json(compartment),
+    let mut figures = state.figures_of(&key);
+    let reporting = figures.reporting_text();
+    let own = match figures.compartments.remove(&key) {
+        Some(compartment) => compartment.into(),
         None => {
             let known = current.policy.as_ref().ok();
             let known = known.and_then(|policy| configured(policy).find(|c| c.key == key));
@@ -61,15 +113,18 @@ pub(super) async fn one(
                 let key = wire::stream::bounded_text(&key, 100);
                 Problem::not_found(format!("there is no compartment {key:?}"))
             };
-            known.ok_or_else(unknown)?.json()
+            known.ok_or_else(unknown)?.into()
         }
     };
-    body.insert("generation".to_owned(), json!(current.about.number));
-    body.insert("reporting".to_owned(), json!(figures.reporting_text()));
-    if let Some((policy, key)) = current.policy.as_ref().ok().zip(key.parse::<Key>().ok()) {
-        body.extend(around::members(&state, &current, policy, &key));
-    }
-    Ok(axum::Json(Json::Object(body)).into_response())
+    let known = current.policy.as_ref().ok().zip(key.parse::<Key>().ok());
+    let around = known.map(|(policy, key)| around::members(&state, &current, policy, &key));
+    Ok(axum::Json(OneCompartment {
+        own,
+        generation: current.about.number,
+        reporting,
+        around,
+    })
+    .into_response())
 }
 
 /// Changes fields of one compartment.
@@ -79,18 +134,13 @@ pub(super) async fn change(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = input::parts(request);
-    let pairs = input::query(&head, &["dry_run"])?;
-    let dry_run = input::parameter(&pairs, "dry_run", "true or false")?.unwrap_or(false);
-    let seen = match input::if_match(&head.headers)? {
-        Seen::Generation(generation) => Some(generation),
-        Seen::Nothing => None,
-    };
+    let write = input::write(&head, &[])?;
     let author = auth::author(&head.extensions);
     let body = input::json(Request::from_parts(head, body), CHANGE_BYTES_MAX).await?;
     let fields = fields(body.value)?;
     let accepted = state
         .limits
-        .patch(&key, &fields, seen, dry_run, &author)
+        .patch(&key, &fields, write.seen, write.dry_run, &author)
         .await?;
     Ok(policy::answer(&accepted))
 }
@@ -105,79 +155,15 @@ fn fields(body: Value) -> Result<Fields, Problem> {
     let mut fields = Fields::default();
     for (name, value) in entries {
         match (name.as_str(), value) {
-            ("comment", Value::String(text)) if text.len() <= COMMENT_BYTES_MAX => {
+            ("comment", Value::String(text)) => {
+                input::comment(&text)?;
                 fields.comment = text;
             }
-            ("comment", _) => {
-                let rule = format!("comment must be text of at most {COMMENT_BYTES_MAX} bytes");
-                return Err(Problem::invalid("/comment", &rule));
-            }
+            ("comment", _) => return Err(Problem::invalid("/comment", "comment must be text")),
             (_, value) => fields.values.push((name, value)),
         }
     }
     Ok(fields)
-}
-
-fn one_json(compartment: &FleetCompartment) -> Map<String, Json> {
-    let mut body = object(&compartment.total);
-    let own = |(id, figures): &(std::sync::Arc<str>, _)| {
-        let mut own = object(figures);
-        own.insert("id".to_owned(), json!(&**id));
-        Json::Object(own)
-    };
-    body.insert(
-        "gateways".to_owned(),
-        compartment.gateways.iter().map(own).collect(),
-    );
-    body
-}
-
-/// As a list has it: of endpoints the numbers, without each of them.
-fn short(mut body: Map<String, Json>) -> Map<String, Json> {
-    let cut = |object: &mut Map<String, Json>| {
-        if let Some(Json::Object(endpoints)) = object.get_mut("endpoints") {
-            endpoints.remove("list");
-        }
-    };
-    cut(&mut body);
-    if let Some(Json::Array(gateways)) = body.get_mut("gateways") {
-        gateways
-            .iter_mut()
-            .filter_map(Json::as_object_mut)
-            .for_each(cut);
-    }
-    body
-}
-
-fn object(figures: &compartment::Figures) -> Map<String, Json> {
-    match serde_json::to_value(figures) {
-        Ok(Json::Object(mut object)) => {
-            object.insert("hold".to_owned(), around::times(&figures.hold));
-            object.insert("wait".to_owned(), around::times(&figures.wait));
-            object
-        }
-        _ => Map::new(),
-    }
-}
-
-/// A compartment as the policy has it, without figures.
-struct Configured {
-    key: String,
-    level: Level,
-    limit: Limit,
-    reserved: u32,
-}
-
-impl Configured {
-    fn json(self) -> Map<String, Json> {
-        let mut body = Map::new();
-        body.insert("key".to_owned(), json!(self.key));
-        body.insert("level".to_owned(), json!(self.level));
-        body.insert("limit".to_owned(), json!(self.limit));
-        body.insert("reserved".to_owned(), json!(self.reserved));
-        body.insert("gateways".to_owned(), json!([]));
-        body
-    }
 }
 
 fn configured(policy: &Policy) -> impl Iterator<Item = Configured> {

@@ -6,17 +6,52 @@
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use compartment::policy::{Policy, Value};
+use compartment::policy::Policy;
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::Problem;
+use super::call::Call;
 use super::input::Path;
 use super::input::{self, CHANGE_BYTES_MAX};
+use crate::access::{OPERATOR, VIEWER};
 use crate::auth;
-use crate::drills::{Drill, NoDrill};
+use crate::drills::{Drill, DrillKind, NoDrill};
 use crate::state::AppState;
 
 /// The longest path that another upstream is asked for.
 const PATH_BYTES_MAX: usize = 2_048;
+
+/// The calls of this module.
+pub(super) fn calls() -> Vec<Call> {
+    vec![
+        Call::post("/drills", OPERATOR, begin)
+            .says(
+                "beginDrill",
+                "Rehearse the fallback of one route on every gateway, and wait for what each says",
+            )
+            .takes::<Wanted>(r#"{"kind": "fallback", "route": "checkout"}"#)
+            .creates::<Drill>("The report")
+            .may(StatusCode::CONFLICT, "No gateway is connected"),
+        Call::get("/drills/{id}", VIEWER, one)
+            .says("getDrill", "One report of the last hundred")
+            .answers::<Drill>("The report"),
+    ]
+}
+
+/// A drill that is asked for.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewDrill)]
+struct Wanted {
+    kind: DrillKind,
+    /// The route's id.
+    route: String,
+    /// Path and query for another upstream; the route's own unless given.
+    #[serde(default)]
+    #[schema(max_length = 2048)]
+    path: String,
+}
 
 /// Rehearses the fallback of one route on every gateway.
 pub(super) async fn begin(
@@ -27,26 +62,9 @@ pub(super) async fn begin(
     input::query(&head, &[])?;
     let author = auth::author(&head.extensions);
     let request = Request::from_parts(head, body);
-    let sent = input::json(request, CHANGE_BYTES_MAX).await?.value;
-    let known = ["kind", "route", "path"];
-    let Value::Table(entries) = &sent else {
-        return Err(Problem::bad_request("the body must be an object"));
-    };
-    if let Some((name, _)) = entries.iter().find(|(name, _)| !known.contains(&&**name)) {
-        let name = wire::stream::bounded_text(name, 40);
-        let detail = format!("unknown key {name:?}; the keys are kind, route and path");
-        return Err(Problem::bad_request(detail));
-    }
-    let text = |name: &str| match sent.get(name) {
-        Some(Value::String(text)) => Ok(Some(text.as_str())),
-        None => Ok(None),
-        Some(_) => Err(Problem::invalid(&format!("/{name}"), "must be text")),
-    };
-    if text("kind")? != Some("fallback") {
-        return Err(Problem::invalid("/kind", "must be \"fallback\""));
-    }
-    let route = text("route")?.unwrap_or_default();
-    let path = text("path")?.unwrap_or_default();
+    let sent: Wanted = input::typed(request, CHANGE_BYTES_MAX).await?;
+    let DrillKind::Fallback = sent.kind;
+    let (route, path) = (sent.route.as_str(), sent.path.as_str());
     if path.len() > PATH_BYTES_MAX || !(path.is_empty() || path.starts_with('/')) {
         let rule = format!("must begin with / and have at most {PATH_BYTES_MAX} bytes");
         return Err(Problem::invalid("/path", &rule));

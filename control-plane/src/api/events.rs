@@ -11,13 +11,34 @@ use axum::response::sse::Event;
 use http::StatusCode;
 
 use super::Problem;
+use super::call::Call;
 use super::input;
-use crate::events::{Message, STREAMS_MAX};
+use crate::access::VIEWER;
+use crate::events::{EventFigures, Message, STREAMS_MAX};
 use crate::sse;
 use crate::state::AppState;
 
 /// When a browser tries again after the stream has ended.
 const RETRY: Duration = Duration::from_secs(2);
+
+/// The calls of this module.
+pub(super) fn calls() -> Vec<Call> {
+    vec![
+        Call::get("/events", VIEWER, stream)
+            .says("getEvents", "What moves, as it happens")
+            .details(
+                "Server-sent events named `figures`, at most one a second: first every \
+                 compartment (`whole` is true), then those that changed. A comment every ten \
+                 seconds when nothing does. The stream ends after 15 minutes; whoever opens it \
+                 again starts with the whole.",
+            )
+            .tells::<String>(
+                "text/event-stream",
+                "The stream; `data` of each event is an EventFigures",
+            )
+            .mentions::<EventFigures>(),
+    ]
+}
 
 /// Compartments that changed, once a second; all of them first.
 pub(super) async fn stream(

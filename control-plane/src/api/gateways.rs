@@ -5,19 +5,132 @@
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use compartment::policy::Value;
 use http::StatusCode;
-use serde_json::{Value as Json, json};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
+use super::call::Call;
 use super::input::Path;
 use super::{Problem, input};
+use crate::access::{ADMIN, OPERATOR, VIEWER};
 use crate::auth;
+use crate::fleet::GatewayView;
 use crate::limits::Author;
 use crate::orders::{OrderError, TokenRow};
 use crate::state::AppState;
 
 /// Largest body of a call here.
 const BODY_BYTES_MAX: usize = 4 << 10;
+
+/// The calls of this module.
+pub(super) fn calls() -> Vec<Call> {
+    vec![
+        Call::get("/gateways", VIEWER, list)
+            .says("getGateways", "Every gateway and what it runs")
+            .lists::<GatewayView>("By name"),
+        Call::post("/gateways/{id}/drain", OPERATOR, drain)
+            .says(
+                "drainGateway",
+                "Orders a gateway to be not ready; it serves on",
+            )
+            .answers::<Ordered>("Ordered; it stands over restarts")
+            .may(StatusCode::UNPROCESSABLE_ENTITY, "Too many orders stand"),
+        Call::post("/gateways/{id}/undrain", OPERATOR, undrain)
+            .says("undrainGateway", "Takes that order back")
+            .answers::<Ordered>("Taken back"),
+        Call::post("/gateways/{id}/revoke", ADMIN, revoke)
+            .says(
+                "revokeGateway",
+                "Ends a gateway's stream, revokes its tokens, and lets it in no more without a \
+                 new one",
+            )
+            .answers::<Revoked>("Shut out")
+            .may(StatusCode::UNPROCESSABLE_ENTITY, "Too many orders stand"),
+        Call::post("/gateways/{id}/go-back", OPERATOR, go_back)
+            .says(
+                "letGatewayGoBack",
+                "Lets a gateway that holds a higher number go back to the newest generation",
+            )
+            .answers::<Sent>("It is told")
+            .may(
+                StatusCode::CONFLICT,
+                "It is not connected, or holds nothing newer",
+            ),
+        Call::get("/tokens", ADMIN, tokens)
+            .says("getTokens", "Every token, without what is secret")
+            .lists::<Token>("By id"),
+        Call::post("/tokens", ADMIN, create_token)
+            .says("createToken", "Makes a token that lets one gateway in")
+            .takes::<Wanted>(r#"{"gateway": "eu-1"}"#)
+            .creates::<NewToken>("The token, for the only time"),
+        Call::delete("/tokens/{id}", ADMIN, revoke_token)
+            .says(
+                "revokeToken",
+                "Revokes a token: the stream that it opened ends",
+            )
+            .says_only(StatusCode::NO_CONTENT, "Revoked"),
+    ]
+}
+
+/// An order to be not ready, given or taken back.
+#[derive(Serialize, ToSchema)]
+#[schema(as = GatewayOrdered)]
+struct Ordered<'a> {
+    id: &'a str,
+    /// Whether it is to be not ready.
+    drained: bool,
+}
+
+/// A gateway that is shut out.
+#[derive(Serialize, ToSchema)]
+#[schema(as = GatewayRevoked)]
+struct Revoked<'a> {
+    id: &'a str,
+    revoked: bool,
+}
+
+/// A gateway that may go back.
+#[derive(Serialize, ToSchema)]
+#[schema(as = GatewaySent)]
+struct Sent<'a> {
+    id: &'a str,
+    /// To this generation.
+    generation: u64,
+}
+
+/// A token, without what is secret.
+#[derive(Serialize, ToSchema)]
+struct Token<'a> {
+    /// Names it.
+    id: &'a str,
+    /// `gateway`: it lets a gateway in.
+    kind: &'static str,
+    /// The only gateway that it lets in.
+    gateway: &'a str,
+    /// When it was made, in UTC.
+    created_at: &'a str,
+    /// By whom.
+    created_by: &'a str,
+}
+
+/// A token that was just made.
+#[derive(Serialize, ToSchema)]
+struct NewToken<'a> {
+    #[serde(flatten)]
+    about: Token<'a>,
+    /// The token; nobody can ask for it again.
+    token: &'a str,
+}
+
+/// A token that is asked for.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = TokenWanted)]
+struct Wanted {
+    /// The name of the only gateway that it lets in.
+    #[schema(min_length = 1, max_length = 128)]
+    gateway: String,
+}
 
 /// Every gateway that is known, and what it runs.
 pub(super) async fn list(
@@ -76,7 +189,7 @@ async fn order(
     let author = asks(request).await?;
     known(state, id)?;
     state.orders.drain(id, drained, &author).await?;
-    Ok(axum::Json(json!({ "id": id, "drained": drained })).into_response())
+    Ok(axum::Json(Ordered { id, drained }).into_response())
 }
 
 /// Ends its stream and lets it in no more without a token of its own.
@@ -88,7 +201,8 @@ pub(super) async fn revoke(
     let author = asks(request).await?;
     known(&state, &id)?;
     state.orders.shut_out(&id, &author).await?;
-    Ok(axum::Json(json!({ "id": id, "revoked": true })).into_response())
+    let revoked = true;
+    Ok(axum::Json(Revoked { id: &id, revoked }).into_response())
 }
 
 /// Lets a gateway that holds what this store never made follow to the newest generation.
@@ -107,17 +221,22 @@ pub(super) async fn go_back(
         );
         return Err(Problem::new(StatusCode::CONFLICT, "not-ahead", detail));
     }
-    Ok(axum::Json(json!({ "id": id, "generation": newest })).into_response())
+    let generation = newest;
+    Ok(axum::Json(Sent {
+        id: &id,
+        generation,
+    })
+    .into_response())
 }
 
-fn shown(row: &TokenRow) -> Json {
-    json!({
-        "id": row.id,
-        "kind": "gateway",
-        "gateway": row.gateway,
-        "created_at": row.created_at,
-        "created_by": row.created_by,
-    })
+fn shown(row: &TokenRow) -> Token<'_> {
+    Token {
+        id: &row.id,
+        kind: "gateway",
+        gateway: &row.gateway,
+        created_at: &row.created_at,
+        created_by: &row.created_by,
+    }
 }
 
 /// Every token, without what is secret.
@@ -126,8 +245,8 @@ pub(super) async fn tokens(
     request: Request,
 ) -> Result<Response, Problem> {
     input::query(&input::parts(request).0, &[])?;
-    let rows: Vec<_> = state.orders.tokens().iter().map(shown).collect();
-    Ok(axum::Json(rows).into_response())
+    let rows = state.orders.tokens();
+    Ok(axum::Json(rows.iter().map(shown).collect::<Vec<_>>()).into_response())
 }
 
 /// Makes a token for one gateway; the answer holds it, for the only time.
@@ -139,22 +258,12 @@ pub(super) async fn create_token(
     input::query(&head, &[])?;
     let author = auth::author(&head.extensions);
     let request = Request::from_parts(head, body);
-    let sent = input::json(request, BODY_BYTES_MAX).await?;
-    let rule = "must be the name of one gateway, and is the only key";
-    let Value::Table(entries) = &sent.value else {
-        return Err(Problem::invalid("", rule));
+    let wanted: Wanted = input::typed(request, BODY_BYTES_MAX).await?;
+    let made = state.orders.create_token(&wanted.gateway, &author).await?;
+    let answer = NewToken {
+        about: shown(&made.row),
+        token: made.token.expose(),
     };
-    let [(name, Value::String(gateway))] = entries.as_slice() else {
-        return Err(Problem::invalid("/gateway", rule));
-    };
-    if name != "gateway" {
-        return Err(Problem::invalid("/gateway", rule));
-    }
-    let made = state.orders.create_token(gateway, &author).await?;
-    let mut answer = shown(&made.row);
-    if let Some(fields) = answer.as_object_mut() {
-        fields.insert("token".to_owned(), made.token.expose().into());
-    }
     Ok((StatusCode::CREATED, axum::Json(answer)).into_response())
 }
 
@@ -175,9 +284,9 @@ impl From<OrderError> for Problem {
         match error {
             OrderError::Store(error) => error.into(),
             OrderError::NoToken(_) => Self::not_found(words),
-            OrderError::Name(_) | OrderError::Full => {
-                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "not-taken", words)
-            }
+            OrderError::Name(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "not-taken", &words)
+                .at("/gateway", &words),
+            OrderError::Full => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "not-taken", words),
             OrderError::Secret(_) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "no-random-numbers", words)
             }

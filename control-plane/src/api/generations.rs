@@ -7,15 +7,17 @@
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use compartment::policy::Value;
-use http::{StatusCode, header};
+use http::StatusCode;
 use serde::Serialize;
-use serde_json::json;
+use utoipa::ToSchema;
 
 use super::Problem;
+use super::call::{Call, Kind};
 use super::input;
 use super::input::Path;
-use super::policy::answer;
-use super::problem::differences_json;
+use super::policy::{PolicyDocument, answer};
+use super::problem::{DifferenceRow, rows};
+use crate::access::{OPERATOR, VIEWER};
 use crate::auth;
 use crate::limits::{self, DIFFERENCES_MAX};
 use crate::rollout::Halt;
@@ -24,6 +26,85 @@ use crate::store::{GENERATIONS_PAGE_MAX, Generation, Store, StoreError, Stored};
 
 /// How many are listed unless the caller says.
 const PAGE: u32 = 100;
+
+/// The calls of this module.
+pub(super) fn calls() -> Vec<Call> {
+    let count = Kind::Within(1, GENERATIONS_PAGE_MAX.into(), PAGE.into());
+    vec![
+        Call::get("/generations", VIEWER, list)
+            .says("getGenerations", "The history, newest first")
+            .query("before", Kind::From(1), "Continue below this number.")
+            .query("count", count, "How many.")
+            .lists::<Listed>("Generations without their documents"),
+        Call::get("/generations/{number}", VIEWER, one)
+            .says("getGeneration", "One generation with its document")
+            .answers::<Whole>("The generation"),
+        Call::get("/generations/{number}/diff", VIEWER, diff)
+            .says("diffGenerations", "What differs between two generations")
+            .query(
+                "against",
+                Kind::From(0),
+                "The older one; default: the one before. 0 is the empty document.",
+            )
+            .answers::<Diff<'_>>("Differences, at most 200"),
+        Call::post("/generations/{number}/restore", OPERATOR, restore)
+            .says(
+                "restoreGeneration",
+                "A new generation with this one's document",
+            )
+            .writes_policy()
+            .may(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "The document breaks a rule of this build; nothing was stored",
+            ),
+        Call::post("/generations/{number}/try-again", OPERATOR, try_again)
+            .says(
+                "tryGenerationAgain",
+                "Lets gateways try a halted generation once more, one first",
+            )
+            .answers::<Tried>("It is tried")
+            .may(StatusCode::CONFLICT, "It is not the newest, or not halted"),
+        Call::get("/operations/{operation}", VIEWER, operation)
+            .says(
+                "getOperation",
+                "What became of a change whose outcome was not known when it was answered",
+            )
+            .segment(
+                "operation",
+                Kind::Text(0),
+                "As the answer `outcome-unknown` named it.",
+            )
+            .answers::<Operation>("It was stored"),
+    ]
+}
+
+/// A generation with its document.
+#[derive(Serialize, ToSchema)]
+#[schema(as = GenerationWithDocument)]
+struct Whole {
+    #[serde(flatten)]
+    about: Generation,
+    #[schema(value_type = PolicyDocument)]
+    document: Box<serde_json::value::RawValue>,
+}
+
+/// What differs between two generations.
+#[derive(Serialize, ToSchema)]
+struct Diff<'a> {
+    /// The newer one.
+    generation: u64,
+    /// The older one.
+    against: u64,
+    differences: Vec<DifferenceRow<'a>>,
+    /// How many are not listed.
+    more: usize,
+}
+
+/// A generation that is tried once more.
+#[derive(Serialize, ToSchema)]
+struct Tried {
+    generation: u64,
+}
 
 /// Generations, newest first; `before=N` continues where a list ended.
 pub(super) async fn list(
@@ -35,9 +116,7 @@ pub(super) async fn list(
     let rule = format!("a whole number from 1 to {GENERATIONS_PAGE_MAX}");
     let count = input::parameter(&pairs, "count", &rule)?.unwrap_or(PAGE);
     if !(1..=GENERATIONS_PAGE_MAX).contains(&count) {
-        return Err(Problem::bad_request(format!(
-            "query parameter count = {count}: {rule}"
-        )));
+        return Err(Problem::parameter("count", Some(&count.to_string()), &rule));
     }
     let generations = state.store.generations(before, count).await?;
     let halts = state.rollout.halts().await?;
@@ -51,11 +130,13 @@ pub(super) async fn list(
 }
 
 /// A generation in the list.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = ListedGeneration)]
 struct Listed {
     #[serde(flatten)]
     about: Generation,
-    /// Who refused it, why and since when; `null` for one that is not halted.
+    /// Who refused it, why and since when: it is sent to nobody. Null for one that is not halted.
+    #[schema(required)]
     halted: Option<Halt>,
 }
 
@@ -67,13 +148,12 @@ pub(super) async fn one(
 ) -> Result<Response, Problem> {
     input::query(&input::parts(request).0, &[])?;
     let stored = stored(&state.store, parse(&number)?).await?;
-    let about = serde_json::to_string(&stored.about).map_err(|_| StoreError::Row("generations"))?;
     // The document is JSON as it is stored; reading it only to write it again costs seconds for a
     // large one.
-    let about = about.strip_suffix('}').unwrap_or(&about);
-    let body = format!("{about},\"document\":{}}}", stored.document);
-    let kind = (header::CONTENT_TYPE, "application/json");
-    Ok(([kind], body).into_response())
+    let document = serde_json::value::RawValue::from_string(stored.document);
+    let document = document.map_err(|_| StoreError::Row("generations"))?;
+    let about = stored.about;
+    Ok(axum::Json(Whole { about, document }).into_response())
 }
 
 /// What differs between generation `against` (default: the one before) and this one.
@@ -98,12 +178,12 @@ pub(super) async fn diff(
         .map_err(|_| StoreError::Closed)?;
     let more = differences.len().saturating_sub(DIFFERENCES_MAX);
     differences.truncate(DIFFERENCES_MAX);
-    Ok(axum::Json(json!({
-        "generation": number,
-        "against": against,
-        "differences": differences_json(&differences),
-        "more": more,
-    }))
+    Ok(axum::Json(Diff {
+        generation: number,
+        against,
+        differences: rows(&differences),
+        more,
+    })
     .into_response())
 }
 
@@ -114,10 +194,13 @@ pub(super) async fn restore(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = input::parts(request);
-    input::query(&head, &[])?;
+    let write = input::write(&head, &[])?;
     let author = auth::author(&head.extensions);
     input::empty(Request::from_parts(head, body)).await?;
-    let accepted = state.limits.restore(parse(&number)?, &author).await?;
+    let restored = state
+        .limits
+        .restore(parse(&number)?, write.seen, write.dry_run, &author);
+    let accepted = restored.await?;
     Ok(answer(&accepted))
 }
 
@@ -140,7 +223,7 @@ pub(super) async fn try_again(
         };
         return Err(Problem::new(StatusCode::CONFLICT, "not-halted", detail));
     }
-    Ok(axum::Json(json!({"generation": number})).into_response())
+    Ok(axum::Json(Tried { generation: number }).into_response())
 }
 
 /// What became of a change whose outcome was not known when it was answered.
@@ -169,7 +252,7 @@ pub(super) async fn operation(
 }
 
 /// A change that was stored.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Operation {
     /// As the answer `outcome-unknown` named it.
     operation: String,

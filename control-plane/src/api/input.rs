@@ -11,10 +11,13 @@ use compartment::policy::Value;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use wire::document::{self, Syntax};
 
 use super::Problem;
+use crate::limits::COMMENT_BYTES_MAX;
 use crate::store::StoreError;
 
 /// Largest policy document.
@@ -23,6 +26,9 @@ pub const DOCUMENT_BYTES_MAX: usize = 32 << 20;
 pub const CHANGE_BYTES_MAX: usize = 64 << 10;
 /// Most documents that are read in at once.
 const DOCUMENTS_MAX: usize = 4;
+/// Longest name of a key and longest rule in an answer.
+const NAME_BYTES_MAX: usize = 100;
+const RULE_BYTES_MAX: usize = 300;
 /// Longest time for a whole body.
 const BODY_MAX: Duration = Duration::from_secs(30);
 
@@ -90,6 +96,68 @@ pub(super) async fn json(request: Request, bytes_max: usize) -> Result<Json, Pro
     Ok(Json { value, place })
 }
 
+/// The JSON body of a request as this type; what does not fit is named by its place.
+pub(super) async fn typed<T: DeserializeOwned>(
+    request: Request,
+    bytes_max: usize,
+) -> Result<T, Problem> {
+    let value = json(request, bytes_max).await?.value;
+    let value = serde_json::to_value(&value)
+        .map_err(|error| Problem::bad_request(format!("the body is not valid JSON: {error}")))?;
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let mut pointer = String::new();
+        for step in error.path() {
+            match step {
+                Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
+                Segment::Map { key } | Segment::Enum { variant: key } => {
+                    let key = wire::stream::bounded_text(key, NAME_BYTES_MAX);
+                    pointer.push('/');
+                    pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                }
+                Segment::Unknown => {}
+            }
+        }
+        let rule = wire::stream::bounded_text(&error.inner().to_string(), RULE_BYTES_MAX);
+        Problem::invalid(&pointer, &rule)
+    })
+}
+
+/// Refuses a comment that is too long.
+pub(super) fn comment(text: &str) -> Result<(), Problem> {
+    let rule = || format!("comment must be text of at most {COMMENT_BYTES_MAX} bytes");
+    let fits = text.len() <= COMMENT_BYTES_MAX;
+    fits.then_some(())
+        .ok_or_else(|| Problem::invalid("/comment", &rule()))
+}
+
+/// How a write to the policy is meant.
+#[derive(Debug)]
+pub(super) struct Write {
+    /// Every query parameter.
+    pub(super) pairs: Vec<(String, String)>,
+    /// Checked and linted only.
+    pub(super) dry_run: bool,
+    /// What it is based on; `None`: whatever is newest.
+    pub(super) seen: Option<u64>,
+}
+
+/// Reads what all writes to the policy have in common; `more` are other query parameters.
+pub(super) fn write(head: &Parts, more: &[&'static str]) -> Result<Write, Problem> {
+    let mut known = vec!["dry_run"];
+    known.extend(more);
+    let pairs = query(head, &known)?;
+    let dry_run = parameter(&pairs, "dry_run", "true or false")?.unwrap_or(false);
+    let seen = match if_match(&head.headers)? {
+        Seen::Generation(generation) => Some(generation),
+        Seen::Nothing => None,
+    };
+    Ok(Write {
+        pairs,
+        dry_run,
+        seen,
+    })
+}
+
 /// A place for a large body. A wait that is too long is not the caller's slowness.
 async fn document_place(longest: Duration) -> Result<SemaphorePermit<'static>, Problem> {
     let waited = tokio::time::timeout(longest, DOCUMENTS.acquire()).await;
@@ -153,7 +221,7 @@ pub(super) fn if_match(headers: &HeaderMap) -> Result<Seen, Problem> {
     let (Some(value), None) = (values.next(), values.next()) else {
         return match headers.contains_key(header::IF_MATCH) {
             false => Ok(Seen::Nothing),
-            true => Err(Problem::bad_request("`if-match` is there more than once")),
+            true => Err(Problem::header("if-match", "is there more than once")),
         };
     };
     let text = value.to_str().unwrap_or("").trim();
@@ -166,21 +234,18 @@ pub(super) fn if_match(headers: &HeaderMap) -> Result<Seen, Problem> {
         // A number beyond any generation is one that moved on, like every other wrong one.
         return Ok(Seen::Generation(bare.parse().unwrap_or(u64::MAX)));
     }
-    Err(Problem::bad_request(
-        "`if-match` must name one generation, as `etag` of GET /api/v1/policy does: \"43\"",
+    Err(Problem::header(
+        "if-match",
+        "must name one generation, as `etag` of GET /api/v1/policy does: \"43\"",
     ))
 }
 
 /// 428 without a version.
-pub(super) fn required(seen: Seen) -> Result<u64, Problem> {
-    match seen {
-        Seen::Generation(generation) => Ok(generation),
-        Seen::Nothing => Err(Problem::new(
-            StatusCode::PRECONDITION_REQUIRED,
-            "no-version",
-            "send `if-match` with the `etag` of the policy that you edited",
-        )),
-    }
+pub(super) fn required(seen: Option<u64>) -> Result<u64, Problem> {
+    seen.ok_or_else(|| {
+        let rule = "send `if-match` with the `etag` of the policy that you edited";
+        Problem::new(StatusCode::PRECONDITION_REQUIRED, "no-version", rule).about("if-match", rule)
+    })
 }
 
 /// Reads the query; every key must be one of `known`, once.
@@ -202,14 +267,11 @@ pub(super) fn query(
         let (name, value) = (decode(name)?, decode(value)?);
         let twice = pairs.iter().any(|(other, _)| *other == name);
         if twice || !known.contains(&name.as_str()) {
-            let name = wire::stream::bounded_text(&name, 80);
-            let takes = if known.is_empty() {
-                "none".to_owned()
-            } else {
-                known.join(", ")
+            let rule = match known {
+                [] => "this call takes no query parameter".to_owned(),
+                known => format!("this call takes {}, once each", known.join(", ")),
             };
-            let detail = format!("query parameter {name:?}: this call takes {takes}, once each");
-            return Err(Problem::bad_request(detail));
+            return Err(Problem::parameter(&name, None, &rule));
         }
         pairs.push((name, value));
     }
@@ -225,10 +287,7 @@ pub(super) fn parameter<T: std::str::FromStr>(
     let Some((_, text)) = pairs.iter().find(|(other, _)| other == name) else {
         return Ok(None);
     };
-    let bad = |_| {
-        let text = wire::stream::bounded_text(text, 80);
-        Problem::bad_request(format!("query parameter {name} = {text:?}: {rule}"))
-    };
+    let bad = |_| Problem::parameter(name, Some(text), rule);
     text.parse().map(Some).map_err(bad)
 }
 

@@ -3,10 +3,14 @@
 //! Separate so that all errors have one shape, whichever layer refuses. It must never carry a
 //! token, a key or more of a caller's text than an excerpt.
 
+use std::collections::BTreeMap;
+
 use axum::response::{IntoResponse, Response};
-use compartment::policy::Fault;
+use compartment::policy::{Fault, Value};
 use http::{HeaderValue, StatusCode, header};
-use serde_json::{Map, Value as Json, json};
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+use utoipa::ToSchema;
 use wire::document::Difference;
 
 use crate::limits::LimitsError;
@@ -15,13 +19,84 @@ use crate::store::StoreError;
 /// Seconds after which a busy store is asked again.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
+/// A refusal, as RFC 9457 describes one.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(super) struct ProblemDocument {
+    /// What kind of refusal: `urn:bulkhead:problem:` and a word.
+    #[serde(rename = "type")]
+    kind: String,
+    /// The status in words.
+    title: &'static str,
+    /// The status.
+    status: u16,
+    /// What is wrong, for people.
+    detail: String,
+    /// Everything that is wrong with what was sent, one by one.
+    #[schema(value_type = Vec<ProblemError>)]
+    errors: Json,
+    /// Of a policy that moved on: the generation that the caller saw.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    seen: Option<Json>,
+    /// And the one that is current.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    current: Option<Json>,
+    /// And what differs between them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<DifferenceRow>>)]
+    differences: Option<Json>,
+    /// Of an outcome that is not known: what to ask `GET /operations/{operation}` for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    operation: Option<Json>,
+    /// Of a caller who may not: the role that the call needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    role: Option<Json>,
+    #[serde(flatten)]
+    more: BTreeMap<String, Json>,
+}
+
+/// One thing that is wrong.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ProblemError {
+    /// Where in the body, as a JSON pointer; empty for the whole of it or for what stands outside.
+    pub(super) pointer: String,
+    /// The query parameter, where one is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) parameter: Option<String>,
+    /// The header, where one is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) header: Option<&'static str>,
+    /// What must hold.
+    pub(super) detail: String,
+}
+
+/// One value that is not the same.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Difference)]
+pub(super) struct DifferenceRow<'a> {
+    /// Where, as a JSON pointer.
+    pointer: String,
+    /// Where, for people.
+    path: String,
+    /// What stood there; null when it was not there.
+    #[schema(value_type = Json)]
+    old: Option<&'a Value>,
+    /// What stands there now; null when it is gone.
+    #[schema(value_type = Json)]
+    new: Option<&'a Value>,
+}
+
 /// A refusal on its way to the caller.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
     kind: &'static str,
     detail: String,
-    more: Map<String, Json>,
+    more: BTreeMap<String, Json>,
     retry: bool,
 }
 
@@ -32,7 +107,7 @@ impl Problem {
             status,
             kind,
             detail: detail.into(),
-            more: Map::new(),
+            more: BTreeMap::new(),
             retry: false,
         }
     }
@@ -42,6 +117,37 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
     }
 
+    /// 400 for a query parameter; `value` is an excerpt of what was sent.
+    pub(crate) fn parameter(name: &str, value: Option<&str>, rule: &str) -> Self {
+        let value = value.map(|text| format!(" = {:?}", wire::stream::bounded_text(text, 80)));
+        let name = wire::stream::bounded_text(name, 80);
+        let value = value.unwrap_or_default();
+        let error = ProblemError {
+            pointer: String::new(),
+            parameter: Some(name.clone()),
+            header: None,
+            detail: rule.to_owned(),
+        };
+        Self::bad_request(format!("query parameter {name}{value}: {rule}"))
+            .with("errors", json!([error]))
+    }
+
+    /// 400 for a header.
+    pub(crate) fn header(name: &'static str, rule: &str) -> Self {
+        Self::bad_request(format!("`{name}` {rule}")).about(name, rule)
+    }
+
+    /// The header that is wrong.
+    pub(super) fn about(self, header: &'static str, rule: &str) -> Self {
+        let error = ProblemError {
+            pointer: String::new(),
+            parameter: None,
+            header: Some(header),
+            detail: rule.to_owned(),
+        };
+        self.with("errors", json!([error]))
+    }
+
     /// 404.
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not-found", detail)
@@ -49,8 +155,18 @@ impl Problem {
 
     /// 422 with one error.
     pub(crate) fn invalid(pointer: &str, detail: &str) -> Self {
-        let errors = json!([{ "pointer": pointer, "detail": detail }]);
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail).with("errors", errors)
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail).at(pointer, detail)
+    }
+
+    /// What is wrong, and where in the body.
+    pub(super) fn at(self, pointer: &str, detail: &str) -> Self {
+        let error = ProblemError {
+            pointer: pointer.to_owned(),
+            parameter: None,
+            header: None,
+            detail: detail.to_owned(),
+        };
+        self.with("errors", json!([error]))
     }
 
     /// One more member of the document.
@@ -77,18 +193,21 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut body = Map::new();
-        let title = self.status.canonical_reason().unwrap_or("refused");
-        body.insert(
-            "type".to_owned(),
-            json!(format!("urn:bulkhead:problem:{}", self.kind)),
-        );
-        body.insert("title".to_owned(), json!(title));
-        body.insert("status".to_owned(), json!(self.status.as_u16()));
-        body.insert("detail".to_owned(), json!(self.detail));
-        body.extend(self.more);
-        body.entry("errors").or_insert_with(|| json!([]));
-        let text = Json::Object(body).to_string();
+        let mut more = self.more;
+        let document = ProblemDocument {
+            kind: format!("urn:bulkhead:problem:{}", self.kind),
+            title: self.status.canonical_reason().unwrap_or("refused"),
+            status: self.status.as_u16(),
+            detail: self.detail,
+            errors: more.remove("errors").unwrap_or_else(|| json!([])),
+            seen: more.remove("seen"),
+            current: more.remove("current"),
+            differences: more.remove("differences"),
+            operation: more.remove("operation"),
+            role: more.remove("role"),
+            more,
+        };
+        let text = json!(document).to_string();
         let kind = (
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),
@@ -173,15 +292,23 @@ fn fault(fault: &Fault) -> Json {
     json!({ "pointer": fault.path.pointer(), "detail": detail })
 }
 
+/// Differences as answers have them.
+pub(super) fn rows(differences: &[Difference]) -> Vec<DifferenceRow<'_>> {
+    differences.iter().map(DifferenceRow::from).collect()
+}
+
+impl<'a> From<&'a Difference> for DifferenceRow<'a> {
+    fn from(difference: &'a Difference) -> Self {
+        Self {
+            pointer: difference.path.pointer(),
+            path: difference.path.to_string(),
+            old: difference.old.as_ref(),
+            new: difference.new.as_ref(),
+        }
+    }
+}
+
 /// Differences as API and conflicts show them.
 pub(crate) fn differences_json(differences: &[Difference]) -> Json {
-    let one = |difference: &Difference| {
-        json!({
-            "pointer": difference.path.pointer(),
-            "path": difference.path.to_string(),
-            "old": difference.old,
-            "new": difference.new,
-        })
-    };
-    Json::Array(differences.iter().map(one).collect())
+    json!(rows(differences))
 }

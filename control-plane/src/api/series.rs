@@ -5,28 +5,63 @@
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use compartment::{Histogram, Key};
+use compartment::Key;
 use http::StatusCode;
-use serde_json::{Value as Json, json};
 
 use super::Problem;
+use super::call::{Call, Kind};
 use super::input;
 use super::input::Path;
+use super::points::{LimitChanged, SeriesShown, by_gateway, point, steps, time};
+use crate::access::VIEWER;
 use crate::clock;
-use crate::history::{
-    HistoryError, LimitChange, POINTS_MAX, Point, Range, Reasons, Row, Series, Step,
-};
+use crate::history::{HistoryError, HistoryState, LimitChange, POINTS_MAX, Range, Series, Step};
 use crate::state::AppState;
 
 /// What is shown without `from`.
 const RANGE_S: i64 = 3_600;
-/// Most points of all gateways together.
-const GATEWAY_POINTS_MAX: usize = 20_000;
 /// Most changes of the limit that are told with author and comment.
 const CHANGES_MAX: usize = 50;
 const TIME_RULE: &str = "a time like 2026-01-31T12:00:00Z, or whole seconds since 1970";
 const STEP_RULE: &str = "10s, 1m or 1h";
 const BY_RULE: &str = "gateway";
+
+/// The calls of this module.
+pub(super) fn calls() -> Vec<Call> {
+    vec![
+        Call::get("/compartments/{key}/series", VIEWER, series)
+            .says("getSeries", "Figures of one compartment over time")
+            .details(
+                "Rows on a grid of `step`: ten seconds for the last day, a minute for two weeks, \
+                 an hour for 400 days. A slot of which no gateway was heard is a gap: its \
+                 `figures` are null. At most 10,000 points.",
+            )
+            .query(
+                "from",
+                Kind::Time,
+                "Begin: RFC 3339 or seconds since 1970. An hour before `to` unless given.",
+            )
+            .query("to", Kind::Time, "End, the same. Now unless given.")
+            .query(
+                "step",
+                Kind::OneOf(&["10s", "1m", "1h"]),
+                "Width of a point; the finest that fits unless given.",
+            )
+            .query(
+                "by",
+                Kind::OneOf(&[BY_RULE]),
+                "Also the points of each gateway; with `step=10s`.",
+            )
+            .answers::<SeriesShown>("The series"),
+        Call::get("/history", VIEWER, history)
+            .says("getHistory", "How the history stands")
+            .details(
+                "Figures are kept in a file of their own. A disk that does not take them costs \
+                 history, counted here, and nothing else.",
+            )
+            .answers::<HistoryState>("State, size, and from when on rows are kept"),
+    ]
+}
 
 /// The rows of one compartment over a range.
 pub(super) async fn series(
@@ -44,22 +79,21 @@ pub(super) async fn series(
         .limit_changes(&key, asked.range.from_s.saturating_mul(1_000), i64::MAX)
         .await?;
     let in_force = state.limit_published(&key);
-    let mut body = json!({
-        "key": key,
-        "step": series.step.as_str(),
-        "step_seconds": series.step.seconds(),
-        "from": time(series.range.from_s),
-        "to": time(series.range.to_s),
-        "generation": state.policy_published().about.number,
-        "reporting": state.reporting_text(),
-        "points": series.points.iter().map(point).collect::<Vec<_>>(),
-        "limits": steps(&changes, in_force, &series),
-        "changes": told(&state, &changes, &series).await?,
-    });
-    if let (true, Some(body)) = (asked.by_gateway, body.as_object_mut()) {
-        body.insert("gateways".to_owned(), by_gateway(&series));
-    }
-    Ok(axum::Json(body).into_response())
+    let changed = told(&state, &changes, &series).await?;
+    Ok(axum::Json(SeriesShown {
+        key,
+        step: series.step.as_str(),
+        step_seconds: series.step.seconds(),
+        from: time(series.range.from_s),
+        to: time(series.range.to_s),
+        generation: state.policy_published().about.number,
+        reporting: state.reporting_text(),
+        points: series.points.iter().map(point).collect(),
+        limits: steps(&changes, in_force, &series),
+        changes: changed,
+        gateways: asked.by_gateway.then(|| by_gateway(&series)),
+    })
+    .into_response())
 }
 
 /// How the history stands: kept or failing, how large, from when on.
@@ -142,10 +176,7 @@ fn seconds(pairs: &[(String, String)], name: &str) -> Result<Option<i64>, Proble
 }
 
 fn wrong(pairs: &[(String, String)], name: &str, rule: &str) -> Problem {
-    let value = wire::stream::bounded_text(text(pairs, name).unwrap_or(""), 80);
-    let detail = format!("query parameter {name} = {value:?}: {rule}");
-    let error = json!([{ "parameter": name, "value": value, "detail": rule }]);
-    Problem::bad_request(detail).with("errors", error)
+    Problem::parameter(name, text(pairs, name), rule)
 }
 
 /// 404 for what neither the policy nor a gateway nor the history knows.
@@ -158,71 +189,12 @@ async fn known(state: &AppState, key: &str) -> Result<(), Problem> {
     is_known.then_some(()).ok_or_else(unknown)
 }
 
-fn point(point: &Point) -> Json {
-    json!({
-        "at": time(point.at_s),
-        "gateways": point.heard.gateways,
-        "covered_seconds": tidy(seconds_of(point.heard.covered_us)),
-        "figures": point.figures.as_ref().map(|row| figures(point, row)),
-    })
-}
-
-fn figures(point: &Point, row: &Row) -> Json {
-    json!({
-        "limit": row.limit,
-        "arrived": row.arrived,
-        "admitted": row.admitted,
-        "completed": row.completed,
-        "left_queue": row.left_queue,
-        "rejected": reasons(&row.rejected),
-        "shadow_rejected": reasons(&row.shadow_rejected),
-        "candidate_rejected": row.candidate_rejected,
-        "arrived_per_second": point.per_second(row.arrived).map(tidy),
-        "rejected_per_second": point.per_second(row.refused()).map(tidy),
-        "in_flight": point.in_flight().map(tidy),
-        "peak": row.peak,
-        "saturated": point.saturated().map(tidy),
-        "hold": durations(&row.hold),
-        "wait": durations(&row.wait),
-    })
-}
-
-fn reasons(reasons: &Reasons) -> Json {
-    let named = |(reason, count): &(compartment::Rejection, u64)| {
-        (reason.as_str().to_owned(), json!(count))
-    };
-    Json::Object(reasons.iter().map(named).collect())
-}
-
-fn durations(durations: &Histogram) -> Json {
-    let quantile = |permille| durations.quantile_us(permille).map(millis);
-    match durations.count() {
-        0 => Json::Null,
-        count => json!({
-            "count": count,
-            "mean_ms": durations.mean_us().map(millis),
-            "p50_ms": quantile(500),
-            "p99_ms": quantile(990),
-        }),
-    }
-}
-
-/// The limit as a step line: from each moment on until the next.
-fn steps(changes: &[LimitChange], now: Option<compartment::Limit>, series: &Series) -> Json {
-    let first = changes.last().map_or(now, |oldest| oldest.before);
-    let mut steps = vec![json!({ "at": time(series.range.from_s), "limit": first })];
-    let to_ms = series.range.to_s.saturating_mul(1_000);
-    let within = changes.iter().rev().filter(|change| change.at_ms < to_ms);
-    steps.extend(within.map(|change| json!({ "at": moment(change.at_ms), "limit": change.after })));
-    Json::Array(steps)
-}
-
 /// The changes within a series, newest first, with who made them and why.
 async fn told(
     state: &AppState,
     changes: &[LimitChange],
     series: &Series,
-) -> Result<Vec<Json>, Problem> {
+) -> Result<Vec<LimitChanged>, Problem> {
     let to_ms = series.range.to_s.saturating_mul(1_000);
     let within = changes.iter().filter(|change| change.at_ms < to_ms);
     let mut told = Vec::new();
@@ -230,27 +202,16 @@ async fn told(
         let before = change.generation.checked_add(1);
         let about = state.generations(before, 1).await?.into_iter().next();
         let about = about.filter(|about| about.number == change.generation);
-        told.push(json!({
-            "at": moment(change.at_ms),
-            "generation": change.generation,
-            "old": change.before,
-            "new": change.after,
-            "author": about.as_ref().map(|about| &about.author),
-            "comment": about.as_ref().map(|about| &about.comment),
-        }));
+        told.push(LimitChanged {
+            at: moment(change.at_ms),
+            generation: change.generation,
+            old: change.before,
+            new: change.after,
+            author: about.as_ref().map(|about| about.author.clone()),
+            comment: about.map(|about| about.comment),
+        });
     }
     Ok(told)
-}
-
-fn by_gateway(series: &Series) -> Json {
-    let mut room = GATEWAY_POINTS_MAX;
-    let one = |(id, points): &(std::sync::Arc<str>, Vec<Point>)| {
-        room = room.checked_sub(points.len())?;
-        let points = points.iter().map(point).collect::<Vec<_>>();
-        Some(json!({ "id": &**id, "points": points }))
-    };
-    let listed: Vec<_> = series.gateways.iter().map_while(one).collect();
-    Json::Array(listed)
 }
 
 /// The key of a compartment that the policy names, and its limit there.
@@ -296,32 +257,4 @@ impl From<HistoryError> for Problem {
     }
 }
 
-fn time(at_s: i64) -> String {
-    jiff::Timestamp::from_second(at_s).map_or_else(|_| String::new(), |at| at.to_string())
-}
-
-pub(super) fn moment(at_ms: i64) -> String {
-    let at = jiff::Timestamp::from_millisecond(at_ms);
-    at.map_or_else(|_| String::new(), |at| format!("{at:.3}"))
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "for people: no digit that is shown is lost"
-)]
-fn seconds_of(us: u64) -> f64 {
-    us as f64 / 1e6
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "for people: no digit that is shown is lost"
-)]
-fn millis(us: u64) -> f64 {
-    us as f64 / 1e3
-}
-
-/// Six digits behind the point are enough, and the answer is half as long.
-fn tidy(number: f64) -> f64 {
-    (number * 1e6).round() / 1e6
-}
+pub(super) use super::points::moment;

@@ -9,7 +9,7 @@ use wire::stream::proto;
 use crate::orders::Order;
 
 /// What a gateway runs, against what it should.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GatewayState {
     /// The newest generation.
@@ -21,7 +21,8 @@ pub enum GatewayState {
 }
 
 /// One broken rule, as a gateway told it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = RefusedRule)]
 pub struct RefusedFault {
     /// JSON pointer into the document.
     pub pointer: String,
@@ -42,7 +43,7 @@ impl From<proto::Fault> for RefusedFault {
 }
 
 /// A generation that a gateway would not run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RefusedGeneration {
     /// Which.
     pub generation: u64,
@@ -53,7 +54,8 @@ pub struct RefusedGeneration {
 }
 
 /// One gateway as API and pages show it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = Gateway)]
 pub struct GatewayView {
     /// Its name, stable over reconnects.
     pub id: String,
@@ -66,8 +68,10 @@ pub struct GatewayView {
     /// Since when it is in this state, in UTC.
     pub since: String,
     /// Why it does not run the newest generation.
+    #[schema(required)]
     pub reason: Option<String>,
     /// Its refusal of the newest generation.
+    #[schema(required)]
     pub refused: Option<RefusedGeneration>,
     /// When it last said anything, in UTC.
     pub last_seen: String,
@@ -78,10 +82,13 @@ pub struct GatewayView {
     /// Spans, log records and lines of the access log that it had to drop since its start.
     pub telemetry_dropped: u64,
     /// What the process carries; `None` while it tells no figures.
+    #[schema(required)]
     pub load: Option<Load>,
     /// How long its stream is open.
+    #[schema(required)]
     pub stream_age_ms: Option<u64>,
     /// How far its wall clock is ahead of ours; nothing is measured by it.
+    #[schema(required)]
     pub clock_skew_ms: Option<i64>,
     /// It holds what this store never made, and waits for an operator's word.
     pub ahead: bool,
@@ -90,14 +97,16 @@ pub struct GatewayView {
     /// It says that it is not ready because an operator ordered so.
     pub drained: bool,
     /// That order, while it stands.
+    #[schema(required)]
     pub drain: Option<Order>,
 }
 
 /// Requests in flight in one process, and its ceiling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Load {
     /// At this moment.
     pub in_flight: u64,
     /// `None`: unlimited.
+    #[schema(required)]
     pub capacity: Option<u64>,
 }

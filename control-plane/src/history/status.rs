@@ -12,8 +12,9 @@ use crate::store::StoreError;
 use crate::store::figures::Size;
 
 /// Whether figures are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = HistoryStanding)]
 pub enum Standing {
     /// They are.
     #[default]
@@ -23,22 +24,27 @@ pub enum Standing {
 }
 
 /// From when on rows of one width are there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = HistoryKept)]
 pub struct Kept {
     /// The width.
     pub step: &'static str,
     /// The first second; `None` when there is none.
+    #[schema(required)]
     pub from: Option<i64>,
 }
 
 /// What people see of the history.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = History)]
 pub struct HistoryState {
     /// Whether figures are kept.
     pub state: Standing,
     /// Why not.
+    #[schema(required)]
     pub error: Option<String>,
     /// Since when not, in UTC.
+    #[schema(required)]
     pub failing_since: Option<String>,
     /// Rows that were given up since the start of the process.
     pub lost_rows: u64,

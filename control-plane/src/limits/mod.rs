@@ -217,13 +217,19 @@ impl Limits {
         .await
     }
 
-    /// Makes a new generation with the document of an old one.
-    pub async fn restore(&self, number: u64, author: &Author) -> Result<Accepted, LimitsError> {
+    /// Makes a new generation with the document of an old one. With `seen`, only on top of that.
+    pub async fn restore(
+        &self,
+        number: u64,
+        seen: Option<u64>,
+        dry_run: bool,
+        author: &Author,
+    ) -> Result<Accepted, LimitsError> {
         let old = self.store.generation(number).await?;
         let old = old.ok_or(LimitsError::UnknownGeneration(number))?;
         let edit = Edit::Whole(Arc::new(read(old.document).await?));
         let comment = format!("restores generation {number}");
-        let (source, seen, dry_run, always) = ("restore", None, false, true);
+        let (source, always) = ("restore", true);
         let comment = comment.as_str();
         self.write(Change {
             source,

@@ -22,8 +22,9 @@ use serde::Serialize;
 pub const FINDINGS_MAX: usize = 200;
 
 /// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = FindingSeverity)]
 pub enum Severity {
     /// Worth knowing.
     Info,

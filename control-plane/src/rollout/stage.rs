@@ -22,7 +22,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(400);
 const FIRST_WAIT_PER_MIB: Duration = Duration::from_millis(150);
 
 /// A generation that is sent to nobody any more, because who tried it refused it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Halt {
     /// Which.
     pub generation: u64,

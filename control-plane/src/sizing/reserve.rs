@@ -12,7 +12,7 @@ const SLOTS_MAX: u32 = 10_000;
 const LARGE: f64 = 1e200;
 
 /// What is refused when so many last slots are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Reserve {
     /// Last slots that no sheddable request gets.
     pub kept: u32,

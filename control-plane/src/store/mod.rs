@@ -46,7 +46,7 @@ use write::{Append, Outcome};
 pub const GENERATIONS_PAGE_MAX: u32 = 500;
 
 /// What a generation is, without its document.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 pub struct Generation {
     /// Rises by one with each change.
     pub number: u64,
