@@ -51,8 +51,8 @@ async function upstream() {
   };
 }
 
-/** The product with the two routes `a` (limit 1) and `b`; stop it with `stop()`. */
-export async function start() {
+/** The product with the two routes `a` (limit 1) and `b`; stop it with `stop()`. `env` is added to its environment. */
+export async function start(env = {}) {
   const folder = mkdtempSync(path.join(tmpdir(), 'bulkhead-browser-'));
   const stub = await upstream();
   const policy = path.join(folder, 'policy.toml');
@@ -80,7 +80,7 @@ compartment = { limit = 1, mode = "shadow" }
   const log = [];
   const child = spawn(binary, ['up', '--no-login', '--policy', policy, '--data-dir', path.join(folder, 'data'),
     '--listen', '127.0.0.1:0', '--dashboard', '127.0.0.1:0', '--admin', '127.0.0.1:0', '--ready-file', ready],
-  { stdio: ['ignore', 'ignore', 'pipe'] });
+  { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, ...env } });
   child.stderr.on('data', (part) => log.push(part));
   const failed = new Promise((_, reject) => child.once('error', reject));
   await Promise.race([failed, eventually(() => existsSync(ready) || child.exitCode !== null, 'a ready file')]);

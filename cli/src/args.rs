@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::args_changes::ChangesArgs;
 use crate::args_tools::{
     AdviceArgs, ApplyArgs, CheckArgs, ClientArgs, DemoArgs, DiffArgs, DrillArgs, FleetArgs,
     GetArgs, HealthArgs, RollbackArgs, TokenArgs, TopArgs, WhatIfArgs,
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     History(ClientArgs),
     /// Make an old generation the newest one again
     Rollback(RollbackArgs),
+    /// Propose, approve, stage, publish, keep or take back a change of the policy
+    Changes(ChangesArgs),
     /// List what the control plane knows
     Get(GetArgs),
     /// Watch the compartments, the fullest first

@@ -14,6 +14,8 @@ pub(crate) mod exit {
     pub(crate) const TROUBLE: u8 = 1;
     /// A wrong command line or setting, and for `check` and `diff` a file that cannot be read.
     pub(crate) const USAGE: u8 = 2;
+    /// Nothing was stored: a change was opened that waits for another person's approval.
+    pub(crate) const WAITS: u8 = 3;
 }
 
 /// Why a command could not do what it was asked for.

@@ -4,6 +4,7 @@
 //! the work of a command.
 
 mod args;
+mod args_changes;
 mod args_tools;
 mod check;
 mod clock;
@@ -58,6 +59,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Export(args) => remote::export(&args),
         Command::History(args) => remote::history(&args),
         Command::Rollback(args) => remote::rollback(&args),
+        Command::Changes(args) => remote::changes(&args),
         Command::Get(args) => remote::get(&args),
         Command::Top(args) => remote::top(&args),
         Command::Advice(args) => remote::advice(&args),

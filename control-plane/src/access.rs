@@ -30,7 +30,6 @@ pub(crate) const VIEWER: Need = Need::Role(Role::Viewer);
 /// Limits and all that keeps traffic going.
 pub(crate) const OPERATOR: Need = Need::Role(Role::Operator);
 /// Another person's change.
-#[expect(dead_code, reason = "for the routes of changes")]
 pub(crate) const APPROVER: Need = Need::Role(Role::Approver);
 /// People, tokens, settings, and who may connect.
 pub(crate) const ADMIN: Need = Need::Role(Role::Admin);

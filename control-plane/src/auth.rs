@@ -78,6 +78,11 @@ impl Caller {
         }
     }
 
+    /// Who stands behind it: a token is the person who made it.
+    fn person(&self) -> &str {
+        &self.name
+    }
+
     /// Who came to a route that is open to anybody.
     fn anybody() -> Self {
         Self {
@@ -345,9 +350,8 @@ fn refuse(denied: &Denied, request: &Request, is_api: bool) -> Response {
 
 /// Who the audit names for a request behind the guard.
 pub(crate) fn author(extensions: &http::Extensions) -> Author {
-    let caller = extensions
-        .get::<Caller>()
-        .map_or_else(|| "unknown".to_owned(), |caller| caller.name.clone());
+    let caller = extensions.get::<Caller>();
+    let name = caller.map_or_else(|| "unknown".to_owned(), |caller| caller.name.clone());
     let peer = extensions
         .get::<Peer>()
         .map(|Peer(address)| address.ip().to_string());
@@ -355,9 +359,11 @@ pub(crate) fn author(extensions: &http::Extensions) -> Author {
         .get::<RequestId>()
         .map(|RequestId(id)| id.clone());
     Author {
-        name: caller,
+        person: caller.map_or_else(|| name.clone(), |caller| caller.person().to_owned()),
+        name,
         origin: peer.unwrap_or_default(),
         request_id: request_id.unwrap_or_default(),
+        emergency: caller.is_some_and(|caller| caller.scopes.emergency),
     }
 }
 

@@ -121,7 +121,7 @@ impl Member {
     }
 
     fn view(&self, wanted: &Wanted, now: Instant) -> GatewayView {
-        let newest = wanted.newest;
+        let newest = wanted.of(&self.id);
         let own = self.refused.clone();
         let refused = own.filter(|refused| refused.generation == newest);
         let refused = refused.or_else(|| wanted.halted_by(&self.id, self.generation));
@@ -157,6 +157,7 @@ impl Member {
             own_token: self.about.own_token,
             drained: connected && self.about.drained,
             drain: None,
+            staged: wanted.staged_on(&self.id),
         }
     }
 

@@ -84,6 +84,7 @@ fn rules(error: LimitsError) -> String {
         | LimitsError::NotSettable { .. }
         | LimitsError::UnknownGeneration(_)
         | LimitsError::MovedOn { .. }
+        | LimitsError::TooManyOpen
         | LimitsError::Contended
         | LimitsError::Store(_)) => error.to_string(),
     }

@@ -9,6 +9,7 @@ pub mod advice;
 pub mod alerts;
 mod api;
 mod auth;
+pub mod changes;
 mod clock;
 mod config;
 pub mod drills;
@@ -32,6 +33,7 @@ mod request_id;
 pub mod rollout;
 mod serve;
 mod session;
+pub mod settings;
 pub mod sizing;
 mod sse;
 mod start_error;
@@ -244,9 +246,11 @@ async fn run(
     background.spawn(history.run(leader.clone(), stopping.clone()));
     let (history, store) = (state.history.clone(), state.store.clone());
     let marker = history::marks::Marker::new(history, store, state.rollout.clone());
-    background.spawn(marker.run(leader, stopping.clone()));
+    background.spawn(marker.run(leader.clone(), stopping.clone()));
     background.spawn(state.events.clone().run(state.clone()));
     background.spawn(state.orders.clone().run(stopping.clone()));
+    let changes = state.changes.clone();
+    background.spawn(changes.run(leader.clone(), stopping.clone()));
     let past = state.past.clone();
     let (history, rollout) = (state.history.clone(), state.rollout.clone());
     background.spawn(past.run(history, rollout, stopping.clone()));
@@ -317,17 +321,26 @@ async fn open(
     let place = store::history_of(&config.database_url)?;
     let history = history::History::open(place, config.history).await;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Threads)?;
+    let limits = limits::Limits::new(store.clone(), rollout.clone());
+    let live = live::Live::default();
     let state = AppState {
         readings: readings::Readings::default(),
         watched: watched::Watched::default(),
-        live: live::Live::default(),
+        changes: changes::Changes::new(
+            store.clone(),
+            rollout.clone(),
+            limits.clone(),
+            live.clone(),
+        ),
+        settings: settings::Settings::new(store.clone()),
+        live,
         past: past::Past::default(),
         newest: refused::Newest::default(),
         events: events::Events::default(),
         page_streams: pages::PageStreams::default(),
         alerts,
         leader,
-        limits: limits::Limits::new(store.clone(), rollout.clone()),
+        limits,
         fleet: fleet::Fleet::default(),
         elsewhere: elsewhere::Elsewhere::of(&store),
         history,

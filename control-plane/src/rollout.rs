@@ -7,6 +7,7 @@
 mod halts;
 mod lineage;
 mod stage;
+mod staged;
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -24,6 +25,7 @@ use lineage::Lineage;
 pub(crate) use stage::Answered;
 use stage::Stage;
 pub use stage::{ALL_AT_ONCE_MAX, Halt, Progress};
+pub use staged::StagedOn;
 
 /// Longest time until a write that nobody told us of is seen.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -96,6 +98,7 @@ pub struct Rollout {
     store: Store,
     newest: watch::Sender<Arc<Published>>,
     refreshing: Arc<Mutex<()>>,
+    staging: Arc<Mutex<()>>,
     stage: Arc<std::sync::Mutex<Stage>>,
     lineage: Lineage,
     /// Told when what a stream is to send may be another one.
@@ -115,11 +118,13 @@ impl Rollout {
             store,
             newest: watch::channel(published).0,
             refreshing: Arc::default(),
+            staging: Arc::default(),
             stage: Arc::new(std::sync::Mutex::new(stage)),
             lineage,
             moved: watch::channel(()).0,
         };
         rollout.read_halt().await?;
+        rollout.read_staged().await?;
         Ok(rollout)
     }
 
@@ -197,6 +202,7 @@ impl Rollout {
             newest: newest.about.number,
             published_at: newest.about.created_at.clone(),
             progress: self.progress(),
+            staged: self.staged(),
         }
     }
 
@@ -326,6 +332,7 @@ impl Rollout {
                 self.begin_anew().await?;
             }
         }
+        self.read_staged().await?;
         self.read_halt().await
     }
 }

@@ -12,6 +12,7 @@ use wire::Secret;
 use crate::advice::Book;
 use crate::alerts::Alerts;
 use crate::auth::Auth;
+use crate::changes::Changes;
 use crate::clock;
 use crate::drills::Drills;
 use crate::elsewhere::Elsewhere;
@@ -27,6 +28,7 @@ use crate::past::Past;
 use crate::readings::Readings;
 use crate::refused::Newest;
 use crate::rollout::{Published, Rollout};
+use crate::settings::Settings;
 use crate::store::{Store, StoreError};
 use crate::watched::Watched;
 
@@ -38,6 +40,8 @@ pub struct AppState {
     pub(crate) fleet: Fleet,
     pub(crate) elsewhere: Elsewhere,
     pub(crate) limits: Limits,
+    pub(crate) changes: Changes,
+    pub(crate) settings: Settings,
     pub(crate) readings: Readings,
     pub(crate) watched: Watched,
     pub(crate) alerts: Alerts,

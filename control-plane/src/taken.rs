@@ -52,6 +52,7 @@ impl AppState {
             self.history.record(&readings);
         }
         self.alerts.observe(&readings);
+        self.changes.guards().observe(&readings);
         self.watched
             .take(gateway, &mark, generation, &figures, received);
         self.past.record(&readings);

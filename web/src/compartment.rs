@@ -50,6 +50,8 @@ pub struct CompartmentPage {
     pub edit: Settable,
     /// The generation that was just stored from here.
     pub saved: Option<u64>,
+    /// The change that holds what was saved, and how long until it goes unless it is kept.
+    pub keeps: Option<(u64, String)>,
     /// Values in force.
     pub effective: Vec<Effective>,
     /// What it shares.

@@ -151,6 +151,11 @@ impl Frame {
         self.reader.role >= Role::Admin
     }
 
+    /// True on the pages of changes and generations.
+    pub fn is_changes(&self) -> bool {
+        self.here.starts_with("/changes") || self.here.starts_with("/generations")
+    }
+
     /// True on the Alerts page.
     pub fn is_alerts(&self) -> bool {
         self.here == "/alerts" || self.here.starts_with("/alerts?")

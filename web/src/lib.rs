@@ -8,6 +8,7 @@ mod advice;
 mod alerts;
 pub mod asset;
 mod bar;
+mod changes;
 pub mod chart;
 mod chip;
 mod compartment;
@@ -56,6 +57,11 @@ pub use advice::{
 };
 pub use askama::{Error as RenderError, Template};
 pub use bar::Bar;
+pub use changes::{
+    CHANGE_LINES_MAX, ChangeLine, ChangePage, ChangesPage, ClashLine, ComparedLine,
+    DIFFERENCE_LINES_MAX, DifferenceLine, GENERATION_LINES_MAX, GenerationLine, GenerationPage,
+    SumLine, TypedStep,
+};
 pub use chip::Chip;
 pub use credit::Credit;
 pub use danger::{Danger, Standing};

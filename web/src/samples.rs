@@ -9,6 +9,7 @@ use crate::{Fleet, Frame, Freshness, GatewayRow, GatewayState, Moment, Reader, R
 
 mod advice;
 mod alerts;
+mod changes;
 mod compartment_page;
 mod compartment_states;
 mod endpoints;

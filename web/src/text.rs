@@ -126,6 +126,11 @@ pub fn ago(ms: u64) -> String {
     }
 }
 
+/// `4:59`.
+pub fn countdown(seconds: u64) -> String {
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
 /// `1 gateway`, `3 gateways`.
 pub fn plural(n: impl Whole, one: &str, many: &str) -> String {
     let n = n.wide();

@@ -3,6 +3,7 @@
 //! Separate so that a key is encoded in one place: it holds slashes, and what a gateway reports as
 //! a key is not trusted to be one. It must never build an address from unencoded text.
 
+use crate::text::Whole;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// Everything but the unreserved characters of RFC 3986.
@@ -44,6 +45,11 @@ pub(crate) fn with_query(path: &str, pairs: &[(&str, &str)]) -> String {
     } else {
         format!("{path}?{}", query.join("&"))
     }
+}
+
+/// The page of one change.
+pub fn change(number: impl Whole) -> String {
+    format!("/changes/{}", number.wide())
 }
 
 #[cfg(test)]

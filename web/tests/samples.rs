@@ -11,8 +11,8 @@ use std::fs;
 use std::path::Path;
 
 use web::{
-    AdvicePage, AlertsPage, CompartmentPage, FleetPage, ListPage, Overview, Problem, RoutesPage,
-    ShadowPage, SignIn, Template,
+    AdvicePage, AlertsPage, ChangePage, ChangesPage, CompartmentPage, FleetPage, GenerationPage,
+    ListPage, Overview, Problem, RoutesPage, ShadowPage, SignIn, Template,
 };
 
 /// What makes inline script or style; the policy of the pages forbids it all.
@@ -55,6 +55,17 @@ fn rendered() -> Vec<(String, String)> {
     for (name, page) in ShadowPage::samples() {
         all.push((format!("shadow_{name}"), page.render().unwrap()));
         all.push((format!("shadow_{name}_fragment"), page.fragment().unwrap()));
+    }
+    for (name, page) in ChangesPage::samples() {
+        all.push((format!("changes_{name}"), page.render().unwrap()));
+        all.push((format!("changes_{name}_fragment"), page.fragment().unwrap()));
+    }
+    for (name, page) in ChangePage::samples() {
+        all.push((format!("change_{name}"), page.render().unwrap()));
+        all.push((format!("change_{name}_fragment"), page.fragment().unwrap()));
+    }
+    for (name, page) in GenerationPage::samples() {
+        all.push((format!("generation_{name}"), page.render().unwrap()));
     }
     for (name, page) in AlertsPage::samples() {
         all.push((format!("alerts_{name}"), page.render().unwrap()));

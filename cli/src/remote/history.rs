@@ -3,11 +3,12 @@
 //! Separate because both are about what was. They must never delete a generation: going back makes
 //! a new one.
 
-use http::Method;
+use http::{Method, StatusCode};
 use serde_json::Value;
 
 use super::apply::finding_line;
-use super::client::Client;
+use super::changes::waits;
+use super::client::{Client, refusal};
 use crate::args::Format;
 use crate::args_tools::{ClientArgs, RollbackArgs};
 use crate::error::Failure;
@@ -55,7 +56,15 @@ pub(super) fn cell(row: &Value, name: &str) -> String {
 pub(crate) fn rollback(args: &RollbackArgs) -> Result<(), Failure> {
     let client = Client::new(&args.client);
     let path = format!("/generations/{}/restore", args.generation);
-    let said = client.json(Method::POST, &path)?;
+    let answer = client.call(Method::POST, &path, Vec::new(), None)?;
+    if !answer.status.is_success() {
+        return Err(refusal(&answer));
+    }
+    let said = client.parsed(&answer)?;
+    if answer.status == StatusCode::ACCEPTED {
+        let opened = said.get("change").and_then(Value::as_u64);
+        return Err(waits(&args.client, &said, opened)?);
+    }
     if args.client.output == Format::Json {
         return output::print_json(&said);
     }

@@ -1,11 +1,13 @@
 //! Clients of the control plane's API: `apply`, `diff`, `export`, `history`, `rollback`, `get`,
-//! `top`, `fleet`.
+//! `top`, `fleet`, `changes`.
 //!
 //! Separate from the roles: these run, say something and end. They must never read the store of a
 //! control plane by another door than its API.
 
 mod advice;
 mod apply;
+mod changes;
+mod changes_shown;
 mod client;
 mod diff;
 mod drill;
@@ -17,6 +19,7 @@ mod top;
 
 pub(crate) use advice::{run as advice, what_if};
 pub(crate) use apply::run as apply;
+pub(crate) use changes::run as changes;
 pub(crate) use diff::{export, run as diff};
 pub(crate) use drill::run as drill;
 pub(crate) use fleet::{create as create_token, run as fleet, tokens};

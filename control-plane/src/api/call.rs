@@ -261,6 +261,11 @@ impl Call {
         self.answer(StatusCode::CREATED, about, Some((JSON, Shape::of::<T>())))
     }
 
+    /// 202 with what was opened instead.
+    pub(super) fn accepts<T: ToSchema>(self, about: &'static str) -> Self {
+        self.answer(StatusCode::ACCEPTED, about, Some((JSON, Shape::of::<T>())))
+    }
+
     /// An answer without a body.
     pub(super) fn says_only(self, status: StatusCode, about: &'static str) -> Self {
         self.answer(status, about, None)
@@ -294,6 +299,9 @@ impl Call {
         self.header("If-Match", "Refuse when this generation is not the newest.")
             .query("dry_run", Kind::Flag, "")
             .answers::<super::policy::Answer>("Stored, or fine for a dry run")
+            .accepts::<super::policy::Answer>(
+                "Nothing is stored: it waits for another person's approval, as this change",
+            )
             .etag()
     }
 }

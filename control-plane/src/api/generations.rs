@@ -165,7 +165,11 @@ pub(super) async fn diff(
     let pairs = input::query(&input::parts(request).0, &["against"])?;
     let number = parse(&number)?;
     let against = input::parameter(&pairs, "against", "the number of a generation")?;
-    let against: u64 = against.unwrap_or(number.saturating_sub(1));
+    let against: u64 = match against {
+        Some(against) => against,
+        // What was staged on one gateway came before nothing but itself.
+        None => state.store.newest_before(number).await?,
+    };
     let new = document(&state.store, number).await?;
     // The first generation follows nothing, which differs in everything.
     let old = match against {

@@ -167,6 +167,15 @@ async fn document_place(longest: Duration) -> Result<SemaphorePermit<'static>, P
     })
 }
 
+/// A small JSON body, or none: an empty object then.
+pub(super) async fn optional_json(request: Request) -> Result<Value, Problem> {
+    if request.headers().contains_key(header::CONTENT_TYPE) {
+        return Ok(json(request, CHANGE_BYTES_MAX).await?.value);
+    }
+    empty(request).await?;
+    Ok(Value::Table(Vec::new()))
+}
+
 /// Refuses a body where none is meant; nothing is accepted without effect.
 pub(super) async fn empty(request: Request) -> Result<(), Problem> {
     let bytes = Limited::new(request.into_body(), CHANGE_BYTES_MAX).collect();

@@ -8,6 +8,9 @@ mod alerts;
 mod around;
 mod breaker;
 mod call;
+mod changes;
+mod changes_asked;
+mod changes_told;
 mod compartments;
 mod describe;
 pub(crate) mod drills;
@@ -19,6 +22,7 @@ mod points;
 mod policy;
 mod problem;
 pub(crate) mod series;
+mod settings;
 mod shown;
 
 use axum::Router;
@@ -53,6 +57,8 @@ fn calls() -> Vec<Call> {
     all.extend(series::calls());
     all.extend(advice::calls());
     all.extend(generations::calls());
+    all.extend(changes::calls());
+    all.extend(settings::calls());
     all.extend(drills::calls());
     all.extend(breaker::calls());
     all.extend(events::calls());

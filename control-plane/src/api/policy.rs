@@ -113,6 +113,9 @@ pub(super) struct Answer {
     generation: u64,
     /// Whether a generation was made.
     stored: bool,
+    /// The change that was opened instead (202), or that holds what was stored.
+    #[schema(required)]
+    change: Option<u64>,
     /// What the rules say of the policy as it would be.
     findings: Vec<FindingRow>,
 }
@@ -144,15 +147,22 @@ impl From<&Finding> for FindingRow {
     }
 }
 
-/// The answer to a change that was taken.
+/// The answer to a change that was taken; 202 when it waits for a second person.
 pub(super) fn answer(accepted: &Accepted) -> Response {
     let body = Answer {
         generation: accepted.generation,
         stored: accepted.stored,
+        change: accepted.change,
         findings: accepted.findings.iter().map(FindingRow::from).collect(),
     };
     let etag = (header::ETAG, etag(accepted.generation));
-    ([etag], axum::Json(body)).into_response()
+    match accepted.opened() {
+        Some(number) => {
+            let location = (header::LOCATION, super::changes_told::location(number));
+            (StatusCode::ACCEPTED, [etag, location], axum::Json(body)).into_response()
+        }
+        None => ([etag], axum::Json(body)).into_response(),
+    }
 }
 
 fn etag(generation: u64) -> HeaderValue {

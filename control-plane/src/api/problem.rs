@@ -243,6 +243,7 @@ impl From<LimitsError> for Problem {
                 .with("seen", json!(seen))
                 .with("current", json!(current))
                 .with("differences", differences_json(&differences)),
+            LimitsError::TooManyOpen => Self::new(StatusCode::CONFLICT, "too-many-changes", detail),
             LimitsError::Contended => Self::new(StatusCode::CONFLICT, "contended", detail).retry(),
             LimitsError::Store(error) => error.into(),
         }

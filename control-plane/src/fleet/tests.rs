@@ -26,6 +26,7 @@ fn wanted(newest: u64) -> Wanted {
         newest,
         published_at: "2026-01-01T00:00:00.000Z".to_owned(),
         progress: crate::rollout::Progress::Open,
+        staged: None,
     }
 }
 

@@ -99,6 +99,9 @@ pub struct GatewayView {
     /// That order, while it stands.
     #[schema(required)]
     pub drain: Option<Order>,
+    /// The generation of a change that is staged here alone, and that it is to run.
+    #[schema(required)]
+    pub staged: Option<u64>,
 }
 
 /// Requests in flight in one process, and its ceiling.

@@ -4,7 +4,7 @@
 //! the reason why something is sent or not.
 
 use super::{GatewayState, RefusedFault, RefusedGeneration};
-use crate::rollout::Progress;
+use crate::rollout::{Progress, StagedOn};
 
 /// Gateways that are named in a sentence; the rest are counted.
 const NAMED_MAX: usize = 3;
@@ -18,9 +18,23 @@ pub struct Wanted {
     pub published_at: String,
     /// Who may have it.
     pub progress: Progress,
+    /// What goes to one gateway alone.
+    pub staged: Option<StagedOn>,
 }
 
 impl Wanted {
+    /// The generation that this gateway is to run.
+    pub(super) fn of(&self, id: &str) -> u64 {
+        self.staged_on(id).unwrap_or(self.newest)
+    }
+
+    /// What is staged on this gateway.
+    pub(super) fn staged_on(&self, id: &str) -> Option<u64> {
+        let staged = self.staged.as_ref();
+        let own = staged.filter(|staged| *staged.gateway == *id);
+        own.map(|staged| staged.generation)
+    }
+
     /// The refusal that halted the newest generation, when it was this gateway's: it outlives the
     /// stream and the process that heard it.
     pub(super) fn halted_by(&self, id: &str, runs: u64) -> Option<RefusedGeneration> {
@@ -52,6 +66,11 @@ impl Wanted {
         }
         if !connected {
             return Some("not connected".to_owned());
+        }
+        if let Some(staged) = self.staged_on(id) {
+            return Some(format!(
+                "generation {staged}, staged here alone, was sent and is not answered yet"
+            ));
         }
         Some(match &self.progress {
             Progress::Halted(halt) => format!(

@@ -28,6 +28,20 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
+    /// The same twice: to be told of, and to be published.
+    pub(crate) fn again(self) -> (Self, Self) {
+        let told = Self {
+            document: self.document.clone(),
+            policy: self.policy.clone(),
+            json: String::new(),
+            parts: self.parts.clone(),
+            digest: self.digest.clone(),
+            findings: Vec::new(),
+            differences: String::new(),
+        };
+        (told, self)
+    }
+
     /// As it is published once it is stored.
     pub(crate) fn publish(self, about: Generation, epoch: &str) -> Published {
         Published {
@@ -53,6 +67,13 @@ pub(crate) async fn check(
         let document = match edit {
             Edit::Whole(document) => Arc::unwrap_or_clone(document),
             Edit::Fields { key, values } => target::apply(before, &key, &values)?,
+            Edit::Several(several) => {
+                let mut document = before.clone();
+                for (key, values) in several {
+                    document = target::apply(&document, &key, &values)?;
+                }
+                document
+            }
         };
         check_now(document, before)
     };

@@ -5,26 +5,30 @@
 //! It must never store a document that a gateway of this build would refuse.
 
 mod checked;
+mod made;
 mod target;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use compartment::policy::{Fault, Value};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use wire::document::Difference;
 
+use crate::changes::{self, Draft};
 use crate::clock;
 use crate::linter::Finding;
 use crate::rollout::{Published, Rollout};
-use crate::store::{AuditRow, Generation, NewGeneration, Store, StoreError, Written};
+use crate::settings::{Approvals, Settings};
+use crate::store::{AuditRow, Store, StoreError, Written};
 
 pub use checked::refuses;
 pub(crate) use checked::{Checked, check};
+pub(crate) use made::{about, new_generation, read, write_first};
 pub(crate) use target::place;
 
 /// Tries on top of another process's writes before a change without a version gives up.
-const CONTENDED_MAX: u32 = 8;
+pub(crate) const CONTENDED_MAX: u32 = 8;
 /// Longest wait behind other writers of this process.
 const TURN_MAX: Duration = Duration::from_secs(6);
 /// Longest comment, author or the like, in bytes.
@@ -41,6 +45,11 @@ pub struct Author {
     pub origin: String,
     /// The request.
     pub request_id: String,
+    /// The person behind it, whichever door was used: a token of Ann's is Ann. Empty for the
+    /// process itself.
+    pub person: String,
+    /// A token with the scope `emergency`: no second person is asked for.
+    pub emergency: bool,
 }
 
 impl Author {
@@ -68,6 +77,15 @@ pub struct Accepted {
     pub findings: Vec<Finding>,
     /// Whether a generation was made.
     pub stored: bool,
+    /// The change that was opened instead, or that holds what was stored.
+    pub change: Option<u64>,
+}
+
+impl Accepted {
+    /// Nothing was stored: it waits for a second person in this change.
+    pub fn opened(&self) -> Option<u64> {
+        self.change.filter(|_| !self.stored)
+    }
 }
 
 /// Why a change was not taken. Nothing was stored, nothing was pushed.
@@ -104,6 +122,9 @@ pub enum LimitsError {
         /// What changed between the two.
         differences: Vec<Difference>,
     },
+    /// The setting `approvals` asks for a second person, and too many changes wait for one.
+    #[error("too many changes are open: publish or abandon some")]
+    TooManyOpen,
     /// Others always came first.
     #[error("other writers came first {CONTENDED_MAX} times; nothing was stored, try again")]
     Contended,
@@ -135,6 +156,8 @@ pub(crate) enum Edit {
         key: String,
         values: Vec<(String, Value)>,
     },
+    /// Fields of several do.
+    Several(Vec<(String, Vec<(String, Value)>)>),
 }
 
 /// One change on its way.
@@ -155,6 +178,7 @@ struct Change<'a> {
 pub struct Limits {
     store: Store,
     rollout: Rollout,
+    settings: Settings,
     /// One writer of this process at a time: the next one builds on what this one stored.
     turn: Arc<Mutex<()>>,
 }
@@ -162,6 +186,7 @@ pub struct Limits {
 impl Limits {
     pub(crate) fn new(store: Store, rollout: Rollout) -> Self {
         Self {
+            settings: Settings::new(store.clone()),
             store,
             rollout,
             turn: Arc::default(),
@@ -244,33 +269,59 @@ impl Limits {
     }
 
     async fn write(&self, change: Change<'_>) -> Result<Accepted, LimitsError> {
-        let turn = tokio::time::timeout(TURN_MAX, self.turn.lock()).await;
-        let _turn = turn.map_err(|_| StoreError::Busy)?;
+        let _turn = self.turn().await?;
         for _ in 0..CONTENDED_MAX {
             let current = self.rollout.refresh(None).await?;
             if let Some(seen) = change.seen.filter(|seen| *seen != current.about.number) {
                 return Err(self.moved_on(seen, &current).await?);
             }
             let (number, digest) = (current.about.number, current.about.digest.clone());
-            let checked = check(change.edit.clone(), Some(current)).await?;
+            let checked = check(change.edit.clone(), Some(Arc::clone(&current))).await?;
             if change.dry_run || (checked.digest == digest && !change.always) {
                 let findings = checked.findings;
                 return Ok(Accepted {
                     generation: number,
                     findings,
                     stored: false,
+                    change: None,
                 });
             }
             let findings = checked.findings.clone();
+            if self.asks_second(change.author).await? {
+                let (source, comment) = (change.source, change.comment);
+                let draft = Draft { source, comment };
+                let opened = changes::open(&self.store, draft, checked, &current, change.author);
+                return Ok(Accepted {
+                    generation: number,
+                    findings,
+                    stored: false,
+                    change: Some(opened.await?),
+                });
+            }
             if let Some(generation) = self.store(&change, checked, number).await? {
                 return Ok(Accepted {
                     generation,
                     findings,
                     stored: true,
+                    change: None,
                 });
             }
         }
         Err(LimitsError::Contended)
+    }
+
+    /// Whether this writer's changes wait for a second person. What the process does by itself was
+    /// agreed to when it was ordered, or is a way back.
+    pub(crate) async fn asks_second(&self, author: &Author) -> Result<bool, StoreError> {
+        let asked = self.settings.approvals().await? == Approvals::All;
+        Ok(asked && !author.emergency && !author.person.is_empty())
+    }
+
+    /// The turn of this process's writers.
+    pub(crate) async fn turn(&self) -> Result<OwnedMutexGuard<()>, StoreError> {
+        let turn = Arc::clone(&self.turn).lock_owned();
+        let turn = tokio::time::timeout(TURN_MAX, turn).await;
+        turn.map_err(|_| StoreError::Busy)
     }
 
     /// Stores and publishes; `None` when another process came first.
@@ -280,26 +331,8 @@ impl Limits {
         mut checked: Checked,
         seen: u64,
     ) -> Result<Option<u64>, LimitsError> {
-        let bounded = |text: &str| wire::stream::bounded_text(text, COMMENT_BYTES_MAX);
-        let new = NewGeneration {
-            document: std::mem::take(&mut checked.json),
-            digest: checked.digest.clone(),
-            author: bounded(&change.author.name),
-            comment: bounded(change.comment),
-            source: change.source,
-            created_at: crate::clock::utc(),
-            origin: bounded(&change.author.origin),
-            differences: checked.differences.clone(),
-            request_id: bounded(&change.author.request_id),
-        };
-        let mut about = Generation {
-            number: 0,
-            digest: new.digest.clone(),
-            author: new.author.clone(),
-            comment: new.comment.clone(),
-            source: new.source.to_owned(),
-            created_at: new.created_at.clone(),
-        };
+        let new = new_generation(change.source, change.comment, change.author, &mut checked);
+        let mut about = about(&new, 0);
         let Written::Stored(number) = self.store.append(new, seen).await? else {
             return Ok(None);
         };
@@ -313,7 +346,7 @@ impl Limits {
         Ok(Some(number))
     }
 
-    async fn moved_on(
+    pub(crate) async fn moved_on(
         &self,
         seen: u64,
         current: &Arc<Published>,
@@ -336,38 +369,5 @@ impl Limits {
             current: number,
             differences,
         })
-    }
-}
-
-/// Reads a stored document off the threads that serve.
-pub(crate) async fn read(document: String) -> Result<Value, StoreError> {
-    let work = move || serde_json::from_str(&document);
-    let read = tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|_| StoreError::Closed)?;
-    read.map_err(|_| StoreError::Row("generations.document"))
-}
-
-/// Writes the first generation of a store that has none; `None` when another process did.
-pub(crate) async fn write_first(
-    store: &Store,
-    document: Value,
-    comment: &str,
-) -> Result<Option<u64>, LimitsError> {
-    let checked = check(Edit::Whole(Arc::new(document)), None).await?;
-    let new = NewGeneration {
-        document: checked.json,
-        digest: checked.digest,
-        author: "import".to_owned(),
-        comment: comment.to_owned(),
-        source: "import",
-        created_at: crate::clock::utc(),
-        origin: String::new(),
-        differences: checked.differences,
-        request_id: String::new(),
-    };
-    match store.append(new, 0).await? {
-        Written::Stored(number) => Ok(Some(number)),
-        Written::MovedOn(_) => Ok(None),
     }
 }

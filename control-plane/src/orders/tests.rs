@@ -25,7 +25,7 @@ fn author() -> Author {
     Author {
         name: "operator".to_owned(),
         origin: String::new(),
-        request_id: String::new(),
+        ..Author::default()
     }
 }
 

@@ -32,6 +32,7 @@ const NEWEST_ROWS_MAX: usize = 10;
 #[serde(default)]
 pub(super) struct View {
     saved: String,
+    change: String,
     fragment: String,
     range: String,
     what_if: String,
@@ -78,6 +79,10 @@ async fn shown(
         page.ask = Some(advice::ask(state, current.policy.as_ref().ok(), form).await);
     }
     page.saved = saved.filter(|saved| (1..=current.about.number).contains(saved));
+    if let (Some(saved), Ok(number)) = (page.saved, view.change.parse::<u64>()) {
+        let left = state.changes.left_s(number, saved).await;
+        page.keeps = left.map(|left| (number, web::text::countdown(left)));
+    }
     Ok(if is_live {
         page.fragment()?
     } else {
@@ -137,6 +142,7 @@ pub(super) fn page(
         parts: snapshot.parts(key, PARTS_MAX),
         edit: settable(current, parsed.as_ref(), &effective),
         saved: None,
+        keeps: None,
         effective,
         not_isolated: known
             .map(|(key, policy)| not_isolated(policy, key))

@@ -18,6 +18,7 @@ use super::edit_sent::{Sent, changed, fresh, standings};
 use super::frame::{Asked, moment};
 use super::{PageError, html, see_other};
 use crate::auth;
+use crate::changes::{CONFIRM_MS, Terms};
 use crate::limits::{self, Accepted, Author, Fields, LimitsError};
 use crate::rollout::Published;
 use crate::state::AppState;
@@ -35,8 +36,8 @@ const NOT_OURS: PageError = PageError::Form {
 
 /// What becomes of a form.
 enum Outcome {
-    /// Stored as this generation, or nothing differed.
-    Stored(Option<u64>),
+    /// What the write path made of it.
+    Taken(Accepted),
     /// The page again, with this status.
     Again(StatusCode, Box<CompartmentPage>),
 }
@@ -64,10 +65,7 @@ pub(super) async fn change(
         Err(error) => Err(error),
     };
     let answer = match outcome {
-        Ok(Outcome::Stored(Some(generation))) => {
-            return see_other(&format!("{}?saved={generation}", url::compartment(&key)));
-        }
-        Ok(Outcome::Stored(None)) => return see_other(&url::compartment(&key)),
+        Ok(Outcome::Taken(accepted)) => return taken(&accepted, &key),
         Ok(Outcome::Again(status, page)) => page
             .render()
             .map(|body| html(status, body))
@@ -75,6 +73,18 @@ pub(super) async fn change(
         Err(error) => Err(error),
     };
     answer.unwrap_or_else(|error| error.answer(&asked.request_id, Some(url::compartment(&key))))
+}
+
+/// Where the browser goes on: to what waits for a second person, or to the compartment.
+pub(super) fn taken(accepted: &Accepted, key: &str) -> Response {
+    let page = url::compartment(key);
+    let generation = accepted.generation;
+    see_other(&match (accepted.opened(), accepted.change) {
+        (Some(number), _) => url::change(number),
+        (None, Some(number)) => format!("{page}?saved={generation}&change={number}"),
+        (None, None) if accepted.stored => format!("{page}?saved={generation}"),
+        (None, None) => page,
+    })
 }
 
 /// The fields of a form, within its bound and its time.
@@ -113,11 +123,7 @@ impl Change<'_> {
         let (edit, status) = if self.sent.generation == current.about.number {
             let mut edit = self.sent.typed(*fresh);
             match self.change(&mut edit, in_flight, author).await {
-                Ok(Some(accepted)) => {
-                    return Ok(Outcome::Stored(
-                        accepted.stored.then_some(accepted.generation),
-                    ));
-                }
+                Ok(Some(accepted)) => return Ok(Outcome::Taken(accepted)),
                 Ok(None) => (edit, StatusCode::UNPROCESSABLE_ENTITY),
                 Err(error) => self.refused(error, edit, &current, &page).await?,
             }
@@ -142,6 +148,7 @@ impl Change<'_> {
                 generation,
                 findings: Vec::new(),
                 stored: false,
+                change: None,
             }));
         }
         // A broken rule is said before anybody confirms anything.
@@ -149,10 +156,26 @@ impl Change<'_> {
         if let Some((now, proposed)) = standings(edit) {
             edit.dangers = Danger::of(now, proposed, in_flight);
         }
-        if self.is_confirmed(edit) {
-            self.patch(edit, false, author).await.map(Some)
-        } else {
-            Ok(None)
+        if !self.is_confirmed(edit) {
+            return Ok(None);
+        }
+        if edit.dangers.is_empty() {
+            return self.patch(edit, false, author).await.map(Some);
+        }
+        // What is dangerous goes by itself unless somebody keeps it.
+        let terms = Terms {
+            confirm_within_ms: Some(CONFIRM_MS),
+            ..Terms::default()
+        };
+        let (changes, fields) = (&self.state.changes, self.fields(edit));
+        let accepted = changes.now(self.key, &fields, self.sent.generation, terms, author);
+        accepted.await.map(Some)
+    }
+
+    fn fields(&self, edit: &Edit) -> Fields {
+        Fields {
+            values: changed(edit),
+            comment: self.sent.comment.trim().to_owned(),
         }
     }
 
@@ -185,10 +208,7 @@ impl Change<'_> {
         dry_run: bool,
         author: &Author,
     ) -> Result<Accepted, LimitsError> {
-        let fields = Fields {
-            values: changed(edit),
-            comment: self.sent.comment.trim().to_owned(),
-        };
+        let fields = self.fields(edit);
         let seen = Some(self.sent.generation);
         self.state
             .limits()
@@ -228,6 +248,7 @@ impl Change<'_> {
             error @ (LimitsError::UnknownKey { .. }
             | LimitsError::NotSettable { .. }
             | LimitsError::UnknownGeneration(_)
+            | LimitsError::TooManyOpen
             | LimitsError::Contended
             | LimitsError::Store(_)) => Err(PageError::Limits(error)),
         }

@@ -18,6 +18,8 @@ pub(super) struct Asked {
     is_plain: bool,
     here: String,
     reader: Reader,
+    /// Who stands behind the reader.
+    pub(super) person: String,
     pub(super) request_id: String,
 }
 
@@ -33,6 +35,7 @@ impl Asked {
             host,
             here: target.to_owned(),
             reader: reader(request),
+            person: auth::author(request.extensions()).person,
             request_id: super::id_of(request.extensions()).to_owned(),
         }
     }

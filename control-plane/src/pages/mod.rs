@@ -6,6 +6,8 @@
 mod advice;
 mod alerts;
 mod card_words;
+mod changes;
+mod changes_steps;
 mod compartment;
 mod dry_run;
 mod edit;
@@ -33,7 +35,7 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 
-use crate::access::{self, ADMIN, OPERATOR, PUBLIC, Route, VIEWER};
+use crate::access::{self, ADMIN, APPROVER, OPERATOR, PUBLIC, Route, VIEWER};
 use crate::request_id::RequestId;
 use crate::state::AppState;
 
@@ -65,6 +67,8 @@ fn views() -> Vec<Route> {
         Route::at("/routes").get(VIEWER, routes::show),
         Route::at("/advice").get(VIEWER, advice::show),
         Route::at("/shadow").get(VIEWER, shadow::show),
+        Route::at("/changes").get(VIEWER, changes::list),
+        Route::at("/changes/{number}").get(VIEWER, changes::show),
         Route::at("/alerts").get(VIEWER, alerts::show),
         Route::at("/gateways").get(VIEWER, gateways::show),
     ]
@@ -75,6 +79,15 @@ fn others() -> Vec<Route> {
     vec![
         Route::at("/compartments/{key}/undo").post(OPERATOR, undo::change),
         Route::at("/compartments/{key}/rehearse").post(OPERATOR, ladder::rehearse),
+        Route::at("/changes/{number}/approve").post(APPROVER, changes_steps::approve),
+        Route::at("/changes/{number}/stage").post(OPERATOR, changes_steps::stage),
+        Route::at("/changes/{number}/publish").post(OPERATOR, changes_steps::publish),
+        Route::at("/changes/{number}/keep").post(OPERATOR, changes_steps::keep),
+        Route::at("/changes/{number}/revert").post(OPERATOR, changes_steps::revert),
+        Route::at("/changes/{number}/abandon").post(OPERATOR, changes_steps::abandon),
+        Route::at("/changes/{number}/rebase").post(OPERATOR, changes_steps::rebase),
+        Route::at("/generations/{number}").get(VIEWER, changes::generation),
+        Route::at("/generations/{number}/restore").post(OPERATOR, changes_steps::restore),
         Route::at("/alerts/silence").post(OPERATOR, alerts::silence),
         Route::at("/gateways/drain").post(OPERATOR, gateways::drain),
         Route::at("/gateways/revoke").post(ADMIN, gateways::revoke),

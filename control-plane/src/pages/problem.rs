@@ -64,7 +64,7 @@ impl PageError {
             Self::Limits(LimitsError::NotSettable { .. } | LimitsError::Invalid { .. }) => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
-            Self::Limits(LimitsError::Contended) => StatusCode::CONFLICT,
+            Self::Limits(LimitsError::Contended | LimitsError::TooManyOpen) => StatusCode::CONFLICT,
             Self::Limits(LimitsError::Store(_))
             | Self::Store(_)
             | Self::Session(_)

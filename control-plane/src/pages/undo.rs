@@ -9,10 +9,10 @@ use compartment::policy::Value;
 use serde::Deserialize;
 use web::url;
 
-use super::edit::form;
+use super::PageError;
+use super::edit::{form, taken};
 use super::edit_sent::fresh;
 use super::frame::Asked;
-use super::{PageError, see_other};
 use crate::auth;
 use crate::limits::{self, Accepted, Author, Fields, LimitsError};
 use crate::state::AppState;
@@ -37,12 +37,7 @@ pub(super) async fn change(
     };
     let page = url::compartment(&key);
     match undone {
-        Ok(Accepted {
-            stored: true,
-            generation,
-            ..
-        }) => see_other(&format!("{page}?saved={generation}")),
-        Ok(_) => see_other(&page),
+        Ok(accepted) => taken(&accepted, &key),
         Err(error) => error.answer(&asked.request_id, Some(page)),
     }
 }
@@ -66,11 +61,11 @@ async fn undo(
         let key = key.to_owned();
         return Err(PageError::Limits(LimitsError::UnknownKey { key }));
     };
-    let earlier = generation.saturating_sub(1);
-    let stored = state.store.generation(earlier).await;
-    let stored = stored
-        .map_err(LimitsError::from)
-        .map_err(PageError::Limits)?;
+    let failed = |error| PageError::Limits(LimitsError::from(error));
+    // What was staged on one gateway is no generation that was in force.
+    let earlier = state.store.newest_before(generation).await;
+    let earlier = earlier.map_err(failed)?;
+    let stored = state.store.generation(earlier).await.map_err(failed)?;
     let stored = stored.ok_or(PageError::Limits(LimitsError::UnknownGeneration(earlier)))?;
     let document = limits::read(stored.document).await;
     let document = document
@@ -88,6 +83,7 @@ async fn undo(
             generation,
             findings: Vec::new(),
             stored: false,
+            change: None,
         });
     }
     let fields = Fields {

@@ -4,6 +4,7 @@
 //! store, no clock of its own. It must never let a generation go on that nobody runs and somebody
 //! refused.
 
+mod apart;
 mod left;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Outgoing;
 use crate::fleet::RefusedFault;
+pub(crate) use apart::Staged;
 
 /// With this many connected gateways, or fewer, all are sent a generation at once.
 pub const ALL_AT_ONCE_MAX: usize = 3;
@@ -91,6 +93,8 @@ pub(crate) struct Stage {
     members: Vec<Member>,
     /// Who left with the newest unanswered, and when it was allowed it: it may have died of it.
     left: Option<(Arc<str>, Instant)>,
+    /// What one gateway runs instead of all that.
+    staged: Option<Staged>,
 }
 
 impl Stage {
@@ -105,6 +109,7 @@ impl Stage {
             safe,
             members: Vec::new(),
             left: None,
+            staged: None,
         }
     }
 
@@ -270,31 +275,24 @@ impl Stage {
         if self.is_settled() || self.is_small() {
             return None;
         }
-        let waiting = self.members.iter().filter(|member| !member.passed);
+        let waits = |member: &&Member| !member.passed && !self.is_apart(&member.id);
+        let waiting = self.members.iter().filter(waits);
         let allowed = waiting.filter_map(|member| member.allowed);
         let left = self.left.as_ref().map(|(_, at)| *at);
         allowed.chain(left).max().map(|at| at + self.wait())
-    }
-
-    /// Lets a gateway go back to what it is to run; false when it is not connected.
-    pub(crate) fn give_word(&mut self, id: &str) -> bool {
-        let Some(at) = self.members.iter().position(|member| *member.id == *id) else {
-            return false;
-        };
-        let stream = self.members.get(at).map_or(0, |member| member.stream);
-        let number = self.target(stream).map(|target| target.number);
-        if let Some(member) = self.members.get_mut(at) {
-            member.word = number;
-        }
-        self.moved();
-        number.is_some()
     }
 
     /// The generation that this stream's gateway is to run.
     pub(crate) fn target(&self, stream: u64) -> Option<Outgoing> {
         let member = self.members.iter().find(|member| member.stream == stream);
         let allowed = member.is_some_and(|member| member.allowed.is_some());
-        let target = if self.halt.is_none() && (self.open || allowed) {
+        let apart = self
+            .staged
+            .as_ref()
+            .filter(|staged| member.is_some_and(|member| member.id == staged.gateway));
+        let target = if let Some(staged) = apart {
+            &staged.outgoing
+        } else if self.halt.is_none() && (self.open || allowed) {
             &self.newest
         } else {
             self.safe.as_ref()?
@@ -304,20 +302,6 @@ impl Stage {
             may_go_back,
             ..target.clone()
         })
-    }
-
-    pub(crate) fn progress(&self) -> Progress {
-        if let Some(halt) = &self.halt {
-            return Progress::Halted(Arc::clone(halt));
-        }
-        if self.open {
-            return Progress::Open;
-        }
-        let trying = self
-            .members
-            .iter()
-            .filter(|member| member.allowed.is_some());
-        Progress::Trying(trying.map(|member| Arc::clone(&member.id)).collect())
     }
 
     pub(crate) fn halt(&self) -> Option<Arc<Halt>> {
@@ -372,12 +356,19 @@ impl Stage {
         for member in &mut self.members {
             member.passed |= member.allowed.is_some_and(is_silent);
         }
-        let hopes = |member: &Member| member.allowed.is_some() && !member.passed;
+        let apart = self
+            .staged
+            .as_ref()
+            .map(|staged| Arc::clone(&staged.gateway));
+        let is_apart = |member: &Member| apart.as_ref() == Some(&member.id);
+        let hopes =
+            |member: &Member| member.allowed.is_some() && !member.passed && !is_apart(member);
         let left = self.left.as_ref();
         if self.members.iter().any(hopes) || left.is_some_and(|(_, at)| !is_silent(*at)) {
             return;
         }
-        let untried = self.members.iter_mut().filter(|m| m.allowed.is_none());
+        let untried = self.members.iter_mut();
+        let untried = untried.filter(|m| m.allowed.is_none() && !is_apart(m));
         match untried.min_by(|one, other| one.rank(wait).cmp(&other.rank(wait))) {
             Some(member) => member.allowed = Some(now),
             // Nobody refused its rules and nobody is left to ask: each decides for itself.
@@ -474,6 +465,42 @@ mod tests {
             value: "7".to_owned(),
             detail: "must be even".to_owned(),
         }])
+    }
+
+    fn staged(stream: u64, number: u64) -> Option<Staged> {
+        let gateway = format!("gw-{stream}").into();
+        let outgoing = outgoing(number);
+        Some(Staged { gateway, outgoing })
+    }
+
+    #[test]
+    fn what_is_staged_goes_to_one_gateway_until_that_ends() {
+        let mut played = Played::with(4);
+        played.stage.set_staged(staged(1, 2), played.now);
+        assert_eq!(played.targets(), [2, 1, 1, 1]);
+        // It comes back: what it is to run is still its own.
+        played.answer(1, 2, Answered::Runs);
+        played.leave(1);
+        played.stage.connect(9, "gw-1", false, played.now);
+        assert_eq!(played.targets(), [1, 1, 1, 2]);
+        // Others get a newer one, tried by one of them first, never by the one that is apart.
+        played.publish(3);
+        assert_eq!(played.targets(), [3, 1, 1, 2], "gw-2 tries");
+        played.wait(400);
+        assert_eq!(played.targets(), [3, 3, 1, 2], "the next");
+        played.answer(2, 3, Answered::Runs);
+        assert_eq!(played.targets(), [3, 3, 3, 2]);
+        played.stage.set_staged(None, played.now);
+        assert_eq!(played.targets(), [3; 4]);
+    }
+
+    #[test]
+    fn a_refusal_of_what_is_staged_halts_nothing() {
+        let mut played = Played::with(4);
+        played.stage.set_staged(staged(2, 2), played.now);
+        assert!(!played.answer(2, 2, refusal()));
+        assert_eq!(played.targets(), [1, 2, 1, 1]);
+        assert_eq!(played.stage.progress(), Progress::Open);
     }
 
     #[test]

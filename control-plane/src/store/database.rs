@@ -7,8 +7,8 @@ use sqlx::{PgConnection, SqliteConnection};
 
 use super::write::{Outcome, Rows};
 use super::{
-    Address, AlertFilter, AlertRow, AuditRow, DrillRow, Generation, StoreError, Stored, open,
-    postgres, sqlite,
+    Address, AlertFilter, AlertRow, AuditRow, ChangeFilter, ChangeRow, DrillRow, Generation,
+    StoreError, Stored, open, postgres, sqlite,
 };
 
 /// Where the policy's store is.
@@ -55,6 +55,30 @@ impl Database {
 
     pub(super) async fn newest_number(&self) -> Result<u64, StoreError> {
         either!(self, database => database.newest_number().await)
+    }
+
+    pub(super) async fn newest_before(&self, before: u64) -> Result<u64, StoreError> {
+        either!(self, database => database.newest_before(before).await)
+    }
+
+    pub(super) async fn change(&self, number: u64) -> Result<Option<ChangeRow>, StoreError> {
+        either!(self, database => database.change(number).await)
+    }
+
+    pub(super) async fn changes(
+        &self,
+        filter: &ChangeFilter,
+        count: u32,
+    ) -> Result<Vec<ChangeRow>, StoreError> {
+        either!(self, database => database.changes(filter, count).await)
+    }
+
+    pub(super) async fn changes_at_work(&self) -> Result<Vec<ChangeRow>, StoreError> {
+        either!(self, database => database.changes_at_work().await)
+    }
+
+    pub(super) async fn change_document(&self, number: u64) -> Result<Option<String>, StoreError> {
+        either!(self, database => database.change_document(number).await)
     }
 
     pub(super) async fn generation(&self, number: u64) -> Result<Option<Stored>, StoreError> {

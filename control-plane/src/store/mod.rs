@@ -8,6 +8,7 @@
 mod address;
 mod alerts;
 mod audit;
+mod changes;
 mod database;
 mod drills;
 mod error;
@@ -32,6 +33,8 @@ pub(crate) use address::Address;
 pub use address::{DatabaseUrl, shown};
 pub use alerts::{ALERTS_PAGE_MAX, AlertFilter, AlertRow};
 pub use audit::AuditRow;
+pub(crate) use changes::{CHANGES_OPEN_MAX, ChangeFilter, ChangeRow, ChangeWrite, ChangeWritten};
+pub(crate) use changes::{Makes, Role};
 use database::Database;
 pub use drills::{DRILLS_KEPT_MAX, DRILLS_OF_ROUTE_MAX, DrillRow};
 pub use error::StoreError;
@@ -187,6 +190,11 @@ impl Store {
     /// The newest number; 0 when there is none.
     pub async fn newest_number(&self) -> Result<u64, StoreError> {
         self.database.newest_number().await
+    }
+
+    /// The newest number below `before`, of those that everybody gets; 0 when there is none.
+    pub async fn newest_before(&self, before: u64) -> Result<u64, StoreError> {
+        self.database.newest_before(before).await
     }
 
     /// The generation of this number.

@@ -6,6 +6,7 @@
 //! never wait without an end: every statement has a limit at the server and one at this side.
 
 mod alerts;
+mod changes;
 mod drills;
 pub(super) mod live;
 mod meta;
@@ -82,6 +83,13 @@ impl Database {
     pub(super) async fn newest_number(&self) -> Result<u64, StoreError> {
         let mut held = self.readers.acquire().await?;
         let row = bounded(sqlx::query(sql::NEWEST).fetch_one(held.connection())).await;
+        number(&held.done(row)?, 0)
+    }
+
+    pub(super) async fn newest_before(&self, before: u64) -> Result<u64, StoreError> {
+        let mut held = self.readers.acquire().await?;
+        let row = sqlx::query(sql::NEWEST_BEFORE).bind(i64::try_from(before).unwrap_or(i64::MAX));
+        let row = bounded(row.fetch_one(held.connection())).await;
         number(&held.done(row)?, 0)
     }
 

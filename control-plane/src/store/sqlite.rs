@@ -7,6 +7,7 @@
 
 mod alerts;
 mod backup;
+mod changes;
 mod drills;
 mod meta;
 mod sql;
@@ -92,6 +93,14 @@ impl Database {
 
     pub(super) async fn newest_number(&self) -> Result<u64, StoreError> {
         let row = sqlx::query(sql::NEWEST).fetch_one(&self.readers).await?;
+        number(&row, 0)
+    }
+
+    pub(super) async fn newest_before(&self, before: u64) -> Result<u64, StoreError> {
+        let row = sqlx::query(sql::NEWEST_BEFORE)
+            .bind(i64::try_from(before).unwrap_or(i64::MAX))
+            .fetch_one(&self.readers)
+            .await?;
         number(&row, 0)
     }
 

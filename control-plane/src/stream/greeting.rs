@@ -32,6 +32,8 @@ pub(super) async fn holds(
     let newest = match state.rollout.current() {
         // It may have been told by another process of this store.
         known if same_store && hello.generation > known.about.number => {
+            // Or be staged on it. A store that does not answer is told of.
+            let _silent = state.rollout.read_staged().await;
             state.policy_current().await
         }
         known => known,
@@ -55,7 +57,7 @@ async fn is_ahead(
     let is_made = match held.cmp(&number) {
         Cmp::Less => state.rollout.made(held, &hello.digest).await?,
         Cmp::Equal => hello.digest == newest.about.digest,
-        Cmp::Greater => false,
+        Cmp::Greater => state.rollout.is_staged(id, held, &hello.digest),
     };
     if !is_made {
         tracing::error!(

@@ -11,6 +11,7 @@ mod access;
 mod advice;
 mod alerts;
 mod breaker;
+mod changes;
 mod contract;
 mod contradictions;
 mod cut;

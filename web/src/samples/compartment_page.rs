@@ -44,6 +44,7 @@ impl CompartmentPage {
                 "saved",
                 Self {
                     saved: Some(43),
+                    keeps: Some((7, "4:59".to_owned())),
                     ..page(vec![checkout(12, 31, 60)], both(), edit())
                 },
             ),
@@ -156,6 +157,7 @@ pub(super) fn page(
         rules: Vec::new(),
         edit: Settable::Form(Box::new(edit.with_values(&effective()))),
         saved: None,
+        keeps: None,
         effective: effective(),
         not_isolated: shared(),
         findings: Vec::new(),

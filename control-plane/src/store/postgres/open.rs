@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 const LOCK: i64 = 1_112_296_264;
 
 /// Number, name and text of every migration. The same numbers and names for every database.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 6] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 7] = [
     (
         1,
         "generations",
@@ -47,6 +47,11 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 6] = [
         5,
         "live",
         include_str!("../../../../migrations/postgres/0005_live.sql"),
+    ),
+    (
+        7,
+        "changes",
+        include_str!("../../../../migrations/postgres/0007_changes.sql"),
     ),
     (
         8,

@@ -69,7 +69,11 @@ statements! {
     TURN = "SELECT value FROM bulkhead.meta WHERE key = 'epoch' FOR NO KEY UPDATE";
     MAKE_EPOCH = "INSERT INTO bulkhead.meta (key, value) VALUES ('epoch', $1) \
          ON CONFLICT DO NOTHING";
-    NEWEST = "SELECT COALESCE(MAX(number), 0) FROM bulkhead.generations";
+    /// What goes to one gateway alone is not the newest.
+    NEWEST = "SELECT COALESCE(MAX(number), 0) FROM bulkhead.generations WHERE source <> 'stage'";
+    LAST = "SELECT COALESCE(MAX(number), 0) FROM bulkhead.generations";
+    NEWEST_BEFORE = "SELECT COALESCE(MAX(number), 0) FROM bulkhead.generations \
+         WHERE source <> 'stage' AND number < $1";
     GENERATION = "SELECT number, digest, author, comment, source, created_at, document \
          FROM bulkhead.generations WHERE number = $1";
     GENERATIONS = "SELECT number, digest, author, comment, source, created_at \
@@ -96,6 +100,26 @@ statements! {
     PUT_META = "INSERT INTO bulkhead.meta (key, value) VALUES ($1, $2) \
          ON CONFLICT (key) DO UPDATE SET value = excluded.value";
     FORGET_META = "DELETE FROM bulkhead.meta WHERE key = $1";
+    CHANGE = "SELECT number, version, state, author, created_at, gateway, \
+         staged, published, reverted, due_ms, body FROM bulkhead.changes WHERE number = $1";
+    CHANGES = "SELECT number, version, state, author, created_at, gateway, \
+         staged, published, reverted, due_ms, body FROM bulkhead.changes WHERE number < $1 \
+         AND ($2 = '' OR state = $2) ORDER BY number DESC LIMIT $3";
+    CHANGE_DOCUMENT = "SELECT document FROM bulkhead.changes WHERE number = $1";
+    CHANGES_AT_WORK = "SELECT number, version, state, author, created_at, gateway, \
+         staged, published, reverted, due_ms, body FROM bulkhead.changes WHERE state = 'staged' \
+         OR (state = 'published' AND due_ms IS NOT NULL) ORDER BY number LIMIT $1";
+    LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM bulkhead.changes";
+    OPEN_CHANGES = "SELECT COUNT(*) FROM bulkhead.changes \
+         WHERE state IN ('draft', 'approved', 'staged')";
+    STAGED_CHANGE = "SELECT number FROM bulkhead.changes WHERE state = 'staged'";
+    ADD_CHANGE = "INSERT INTO bulkhead.changes (number, version, state, author, created_at, \
+         gateway, staged, published, reverted, due_ms, body, document) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+    STEP_CHANGE = "UPDATE bulkhead.changes SET version = $2, state = $3, gateway = $4, \
+         staged = $5, published = $6, reverted = $7, due_ms = $8, body = $9 \
+         WHERE number = $1 AND version = $2 - 1";
+    PUT_CHANGE_DOCUMENT = "UPDATE bulkhead.changes SET document = $2 WHERE number = $1";
     SIZE = "SELECT COALESCE(SUM(pg_total_relation_size(c.oid)), 0)::bigint \
          FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
          WHERE n.nspname = $1 AND c.relkind = 'r'";

@@ -189,7 +189,8 @@ impl Rows<PgConnection> for Append {
         if newest != self.seen {
             return Ok(Err(newest));
         }
-        let next = newest
+        let last = sqlx::query(sql::LAST).fetch_one(&mut *connection).await?;
+        let next = number(&last, 0)?
             .checked_add(1)
             .ok_or(StoreError::Row("generations.number"))?;
         let new = &self.new;

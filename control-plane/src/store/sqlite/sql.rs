@@ -10,7 +10,11 @@ statements! {
     ROLLBACK = "ROLLBACK";
     EPOCH = "SELECT value FROM meta WHERE key = 'epoch'";
     MAKE_EPOCH = "INSERT INTO meta (key, value) VALUES ('epoch', ?) ON CONFLICT DO NOTHING";
-    NEWEST = "SELECT COALESCE(MAX(number), 0) FROM generations";
+    /// What goes to one gateway alone is not the newest.
+    NEWEST = "SELECT COALESCE(MAX(number), 0) FROM generations WHERE source <> 'stage'";
+    LAST = "SELECT COALESCE(MAX(number), 0) FROM generations";
+    NEWEST_BEFORE = "SELECT COALESCE(MAX(number), 0) FROM generations \
+         WHERE source <> 'stage' AND number < ?";
     GENERATION = "SELECT number, digest, author, comment, source, created_at, document \
          FROM generations WHERE number = ?";
     GENERATIONS = "SELECT number, digest, author, comment, source, created_at \
@@ -33,6 +37,26 @@ statements! {
     PUT_META = "INSERT INTO meta (key, value) VALUES (?, ?) \
          ON CONFLICT (key) DO UPDATE SET value = excluded.value";
     FORGET_META = "DELETE FROM meta WHERE key = ?";
+    CHANGE = "SELECT number, version, state, author, created_at, gateway, \
+         staged, published, reverted, due_ms, body FROM changes WHERE number = ?";
+    CHANGES = "SELECT number, version, state, author, created_at, gateway, \
+         staged, published, reverted, due_ms, body FROM changes WHERE number < ?1 \
+         AND (?2 = '' OR state = ?2) ORDER BY number DESC LIMIT ?3";
+    CHANGE_DOCUMENT = "SELECT document FROM changes WHERE number = ?";
+    CHANGES_AT_WORK = "SELECT number, version, state, author, created_at, gateway, \
+         staged, published, reverted, due_ms, body FROM changes WHERE state = 'staged' \
+         OR (state = 'published' AND due_ms IS NOT NULL) ORDER BY number LIMIT ?";
+    LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes";
+    OPEN_CHANGES = "SELECT COUNT(*) FROM changes \
+         WHERE state IN ('draft', 'approved', 'staged')";
+    STAGED_CHANGE = "SELECT number FROM changes WHERE state = 'staged'";
+    ADD_CHANGE = "INSERT INTO changes (number, version, state, author, created_at, \
+         gateway, staged, published, reverted, due_ms, body, document) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    STEP_CHANGE = "UPDATE changes SET version = ?2, state = ?3, gateway = ?4, \
+         staged = ?5, published = ?6, reverted = ?7, due_ms = ?8, body = ?9 \
+         WHERE number = ?1 AND version = ?2 - 1";
+    PUT_CHANGE_DOCUMENT = "UPDATE changes SET document = ?2 WHERE number = ?1";
     COPY = "VACUUM INTO ?";
     CHECK = "PRAGMA integrity_check(1)";
     HELD = "SELECT (SELECT COUNT(*) FROM generations), \
