@@ -9,6 +9,7 @@ mod lineage;
 mod stage;
 mod staged;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -101,6 +102,8 @@ pub struct Rollout {
     staging: Arc<Mutex<()>>,
     stage: Arc<std::sync::Mutex<Stage>>,
     lineage: Lineage,
+    /// The store did not answer when it was last asked for the newest generation.
+    away: Arc<AtomicBool>,
     /// Told when what a stream is to send may be another one.
     moved: watch::Sender<()>,
 }
@@ -121,6 +124,7 @@ impl Rollout {
             staging: Arc::default(),
             stage: Arc::new(std::sync::Mutex::new(stage)),
             lineage,
+            away: Arc::default(),
             moved: watch::channel(()).0,
         };
         rollout.read_halt().await?;
@@ -211,6 +215,11 @@ impl Rollout {
         self.stage(|stage| stage.progress())
     }
 
+    /// Whether the store did not answer when it was last asked.
+    pub(crate) fn is_store_away(&self) -> bool {
+        self.away.load(Ordering::Relaxed)
+    }
+
     /// What was last published.
     pub fn current(&self) -> Arc<Published> {
         Arc::clone(&self.newest.borrow())
@@ -233,7 +242,9 @@ impl Rollout {
         let current = self.current();
         let next = current.about.number.saturating_add(1);
         let is_next = |written: &Published| written.about.number == next;
-        let number = match self.store.newest_number().await {
+        let newest = self.store.newest_number().await;
+        self.away.store(newest.is_err(), Ordering::Relaxed);
+        let number = match newest {
             Ok(number) => number,
             // It was acknowledged: a store that went away just then must not hold it back.
             Err(_) if written.as_ref().is_some_and(is_next) => next,

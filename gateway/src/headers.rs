@@ -15,7 +15,7 @@ use crate::ids::{Continued, Ids, RequestId, ascii, traceparent_of};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const TENANT: HeaderName = HeaderName::from_static("x-bulkhead-tenant");
 pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub(crate) const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");

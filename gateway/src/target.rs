@@ -208,6 +208,26 @@ pub(crate) fn host<'a>(
     }
 }
 
+/// An authority in the one form of all that mean the same: lower case, without trailing dot and
+/// without the port that its scheme has anyway. One that cannot be read stays as it is.
+pub(crate) fn folded(authority: &str, is_secure: bool) -> Cow<'_, str> {
+    let Ok((host, port)) = split(authority) else {
+        return Cow::Borrowed(authority);
+    };
+    let named = authority.rsplit_once(':').map(|(_, port)| port);
+    let is_named = named.is_some_and(is_digits);
+    let usual = if is_secure { 443 } else { 80 };
+    if is_named && port != usual {
+        Cow::Owned(format!("{}:{port}", lower(host)))
+    } else {
+        lower(host)
+    }
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Host without trailing dot, and port (80 when none is named).
 fn split(authority: &str) -> Result<(&str, u16), Doubt> {
     let (host, port) = match authority.rfind(':') {
@@ -333,6 +353,27 @@ mod tests {
             headers.append(HOST, HeaderValue::from_str(value).unwrap());
         }
         host(&uri, &headers, version).map(|host| host.map(Cow::into_owned))
+    }
+
+    #[test]
+    fn an_authority_folds_to_one_form_for_each_scheme() {
+        for (sent, plain, secure) in [
+            ("A.example", "a.example", "a.example"),
+            ("a.example.", "a.example", "a.example"),
+            ("a.example:80", "a.example", "a.example:80"),
+            ("a.example.:443", "a.example:443", "a.example"),
+            ("a.example:0080", "a.example", "a.example:80"),
+            ("a.example:8080", "a.example:8080", "a.example:8080"),
+            ("a.example:", "a.example", "a.example"),
+            ("[::1]", "[::1]", "[::1]"),
+            ("[::1]:80", "[::1]", "[::1]:80"),
+            ("12", "12", "12"),
+            ("not valid", "not valid", "not valid"),
+            ("", "", ""),
+        ] {
+            assert_eq!(folded(sent, false), plain, "{sent}");
+            assert_eq!(folded(sent, true), secure, "{sent}");
+        }
     }
 
     #[test]

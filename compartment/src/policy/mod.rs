@@ -38,7 +38,7 @@ pub use matching::{Misses, Target, nearest_route, takers};
 pub use nearest::nearest;
 pub use path::{Path, Step};
 pub use route::ROUTES_MAX;
-pub use route_compartment::QUEUE_MAX;
+pub use route_compartment::{QUEUE_MAX, compartment_keys, stream_keys};
 pub use scalar::{DURATION_MAX, decimal, parse_duration};
 pub use tenant::{PLANS_MAX, TENANTS_MAX};
 pub use text::{canonical_host, parse_endpoint, parse_network, request_path};

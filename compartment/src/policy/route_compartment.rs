@@ -39,6 +39,23 @@ const KEYS: Keys = Keys {
     unenforced: &["auto"],
 };
 
+const STREAM_KEYS: Keys = Keys {
+    known: &["limit", "idle", "max_age", "grpc"],
+    unenforced: &[],
+};
+
+/// Every key that `[routes.compartment]` takes.
+#[must_use]
+pub const fn compartment_keys() -> &'static [&'static str] {
+    KEYS.known
+}
+
+/// Every key that its `stream` takes.
+#[must_use]
+pub const fn stream_keys() -> &'static [&'static str] {
+    STREAM_KEYS.known
+}
+
 /// `compartment` of the route `table`. Without one, its limit is what is missing.
 pub(super) fn compartment(route: &Table<'_>, faults: &mut Faults) -> Option<RouteCompartment> {
     match route.get("compartment") {
@@ -145,14 +162,7 @@ fn mode(node: Node<'_>, faults: &mut Faults) -> Option<Mode> {
 }
 
 fn streams(node: Node<'_>, faults: &mut Faults) -> Option<Streams> {
-    let table = Table::open(
-        node,
-        Keys {
-            known: &["limit", "idle", "max_age", "grpc"],
-            unenforced: &[],
-        },
-        faults,
-    )?;
+    let table = Table::open(node, STREAM_KEYS, faults)?;
     let limit = table.required("limit", faults, limit);
     let idle = table.or("idle", STREAM_IDLE_DEFAULT, faults, duration);
     let age_max = table.or("max_age", STREAM_AGE_DEFAULT, faults, duration);

@@ -11,9 +11,10 @@ use super::path::{Path, Step};
 pub const EXCERPT_CHARS_MAX: usize = 80;
 
 /// One value of a document. Tables keep the order of the document.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
     /// Nothing, as JSON and YAML can say.
+    #[default]
     Null,
     /// True or false.
     Bool(bool),

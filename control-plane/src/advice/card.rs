@@ -156,6 +156,12 @@ fn windows(points: &[Point], step: Step) -> Vec<Window> {
             elapsed_us: point.heard.gateway_us,
             arrived: row.arrived,
             rejected: row.refused(),
+            breaker_open: row
+                .rejected
+                .iter()
+                .filter(|(why, _)| *why == compartment::Rejection::BreakerOpen)
+                .map(|(_, count)| count)
+                .sum(),
             peak: u32::try_from(row.peak.div_ceil(gateways)).unwrap_or(u32::MAX),
             in_flight_us: row.in_flight_us,
             hold: row.hold.clone(),

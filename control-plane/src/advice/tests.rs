@@ -108,6 +108,7 @@ fn empty(minute: i64) -> Window {
         elapsed_us: MINUTE_US,
         arrived: 0,
         rejected: 0,
+        breaker_open: 0,
         peak: 0,
         in_flight_us: 0,
         hold: Histogram::new(),

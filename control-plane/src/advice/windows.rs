@@ -25,6 +25,8 @@ pub struct Window {
     pub arrived: u64,
     /// Everybody who was refused here.
     pub rejected: u64,
+    /// Those of them whom an open breaker refused.
+    pub breaker_open: u64,
     /// Most in flight at once.
     pub peak: u32,
     /// In flight, summed over time.
@@ -58,6 +60,8 @@ pub enum Why {
     Incident,
     /// Calls that began in an incident may still end in it.
     CoolDown,
+    /// The breaker was open: most who would have come were never let in.
+    BreakerOpen,
 }
 
 /// The usable ones, oldest first, and the others.
@@ -76,9 +80,11 @@ pub(super) fn sort(windows: &[Window]) -> Sorted<'_> {
     };
     let Some(mut usual_us) = median_hold(windows) else {
         // Nothing ever ended: there is nothing to compare with.
-        sorted
-            .usable
-            .extend(windows.iter().filter(|window| window.arrived > 0));
+        sorted.usable.extend(
+            windows
+                .iter()
+                .filter(|window| window.arrived > window.breaker_open),
+        );
         return sorted;
     };
     let mut cooling_until_ms = i64::MIN;
@@ -93,6 +99,7 @@ pub(super) fn sort(windows: &[Window]) -> Sorted<'_> {
                 cooling_until_ms = cooling_until_ms.max(window.to_ms.saturating_add(lasts_ms));
                 Some(Why::Incident)
             }
+            _ if window.breaker_open > 0 => Some(Why::BreakerOpen),
             _ if window.from_ms < cooling_until_ms => Some(Why::CoolDown),
             _ => None,
         };
@@ -145,6 +152,7 @@ mod tests {
             elapsed_us: MINUTE_US,
             arrived: 100,
             rejected: 0,
+            breaker_open: 0,
             peak: 3,
             in_flight_us: 100 * mean_hold_us,
             hold,
@@ -176,6 +184,20 @@ mod tests {
             .filter(|left| left.why == Why::CoolDown)
             .count();
         assert!((1..=3).contains(&cooling), "{cooling}");
+    }
+
+    /// Quick failures and refusals shorten the mean: only the refusals tell.
+    #[test]
+    fn windows_with_an_open_breaker_are_left_out() {
+        let mut windows: Vec<Window> = (0..9).map(|n| window(n, 50_000)).collect();
+        windows[4].breaker_open = 1;
+        let sorted = sort(&windows);
+        let whys: Vec<_> = sorted.left_out.iter().map(|left| left.why).collect();
+        assert_eq!((whys, sorted.usable.len()), (vec![Why::BreakerOpen], 8));
+        // Also where nothing ever ended.
+        let mut window = window(0, 0);
+        (window.hold, window.breaker_open) = (Histogram::new(), 100);
+        assert!(sort(&[window]).usable.is_empty());
     }
 
     #[test]

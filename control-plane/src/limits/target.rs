@@ -4,7 +4,7 @@
 //! document. It must never judge a value: the whole document is checked afterwards.
 
 use compartment::Key;
-use compartment::policy::{Fault, Path, Value};
+use compartment::policy::{Fault, Path, Value, compartment_keys, stream_keys};
 
 use super::LimitsError;
 
@@ -18,7 +18,9 @@ pub(super) fn apply(
     let mut changed = document.clone();
     let mut faults = Vec::new();
     for (name, value) in fields {
-        let Some(path) = places.of_field(name) else {
+        // What is taken away is read by nobody afterwards: its name is looked at here.
+        let is_known = *value != Value::Null || places.takes_key(name);
+        let Some(path) = places.of_field(name).filter(|_| is_known) else {
             let rule = format!("cannot be set here: {key} takes {}", places.takes());
             faults.push(Fault {
                 path: Path::root().key(name),
@@ -158,6 +160,15 @@ impl Places {
         }
     }
 
+    /// Whether a field of this name can stand here.
+    fn takes_key(&self, name: &str) -> bool {
+        match self {
+            Self::Route(_) => compartment_keys().contains(&name),
+            Self::Stream(_) => stream_keys().contains(&name),
+            Self::Upstream(_) | Self::Limit(_) | Self::Gateway => self.of_field(name).is_some(),
+        }
+    }
+
     fn takes(&self) -> &'static str {
         match self {
             Self::Route(_) => "the fields of [routes.compartment]",
@@ -273,6 +284,18 @@ mod tests {
         let path = Path::from_pointer("/routes/1/compartment/queue").unwrap();
         assert_eq!(changed.at(&path), None);
         assert!(set("route/a", "queue", Value::Null).is_ok(), "gone already");
+        assert!(set("route/a/stream", "idle", Value::Null).is_ok());
+        for (key, field) in [
+            ("route/a", "limits"),
+            ("route/a", "auto"),
+            ("route/a/stream", "queue"),
+            ("upstream/u", "endpoints"),
+        ] {
+            let Err(LimitsError::Invalid { faults }) = set(key, field, Value::Null) else {
+                panic!("{key} took {field}");
+            };
+            assert_eq!(faults[0].path.pointer(), format!("/{field}"));
+        }
         for key in ["route/a", "route/a/stream", "tenant/t", "gateway"] {
             assert!(set(key, "limit", Value::Null).is_err(), "{key}");
         }

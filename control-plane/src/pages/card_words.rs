@@ -29,6 +29,7 @@ pub(super) fn in_words(card: &Card) -> AdviceCard {
         let why = match left.why {
             Why::Incident => "hold time more than twice the usual",
             Why::CoolDown => "calls of the incident may still end in it",
+            Why::BreakerOpen => "the breaker was open",
         };
         format!("{} to {}: {why}", when(left.from_ms), when(left.to_ms))
     });

@@ -57,7 +57,7 @@ impl Asked {
             reader: self.reader.clone(),
             here,
             alerts: snapshot.alerts(),
-            trouble: None,
+            trouble: snapshot.trouble(),
         }
     }
 

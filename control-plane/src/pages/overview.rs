@@ -48,10 +48,7 @@ async fn body(state: &AppState, asked: &Asked, view: View) -> Result<String, Pag
     let changes = state.generations(None, count).await;
     let snapshot = Snapshot::take(state);
     let filter = Filter::parse(&view.level, &view.problems, &view.find, &view.sort);
-    let mut frame = asked.frame(&current, &snapshot, filter.href());
-    if changes.is_err() {
-        frame.trouble = Some("The store does not answer. Gateways keep running what they have.");
-    }
+    let frame = asked.frame(&current, &snapshot, filter.href());
     let routes = current
         .policy
         .as_ref()

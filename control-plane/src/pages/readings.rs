@@ -20,6 +20,7 @@ pub(super) struct Snapshot {
     /// How each gateway stands, and what it last said; those in trouble first.
     members: Vec<(GatewayRow, Heard)>,
     alerts: AlertCount,
+    is_store_away: bool,
 }
 
 impl Snapshot {
@@ -50,7 +51,17 @@ impl Snapshot {
             pages: count(Severity::Page),
             tickets: count(Severity::Ticket),
         };
-        Self { members, alerts }
+        Self {
+            members,
+            alerts,
+            is_store_away: state.rollout.is_store_away(),
+        }
+    }
+
+    /// What the operator has to know about this control plane, on whatever page.
+    pub(super) fn trouble(&self) -> Option<&'static str> {
+        let words = "The store does not answer. Gateways keep running what they have.";
+        self.is_store_away.then_some(words)
     }
 
     /// Alerts that fire.

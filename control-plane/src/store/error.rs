@@ -157,6 +157,9 @@ fn of_postgres(code: &str) -> fn(sqlx::Error) -> StoreError {
         // A lock or a statement took too long; a deadlock; two transactions in each other's way.
         "55P03" | "57014" | "40P01" | "40001" | "55006" => |_| StoreError::Busy,
         "53100" => |_| StoreError::Full,
+        "58030" => of_input_output,
+        // Out of memory or of another of its own: it may have some again in a moment.
+        "53000" | "53200" | "53400" => |_| StoreError::Busy,
         "25006" => |_| StoreError::ReadOnly,
         // Going down, crashed, starting up, idle for too long; too many connections.
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04" | "53300" => {
@@ -171,6 +174,22 @@ fn of_postgres(code: &str) -> fn(sqlx::Error) -> StoreError {
             source: Some(error),
         },
         _ => StoreError::Failed,
+    }
+}
+
+/// The server could not write or read a file; what the system told it stands in its words alone.
+fn of_input_output(error: sqlx::Error) -> StoreError {
+    let says_full = |text: &str| {
+        let text = text.to_ascii_lowercase();
+        text.contains("no space left") || text.contains("quota exceeded")
+    };
+    let is_full = error
+        .as_database_error()
+        .is_some_and(|database| says_full(database.message()));
+    if is_full {
+        StoreError::Full
+    } else {
+        StoreError::Failed(error)
     }
 }
 
@@ -215,6 +234,9 @@ mod tests {
             assert!(matches!(of(code), StoreError::Refused(_)), "{code}");
         }
         assert!(matches!(of("53100"), StoreError::Full));
+        for code in ["53000", "53200", "53400"] {
+            assert!(matches!(of(code), StoreError::Busy), "{code}");
+        }
         assert!(matches!(of("25006"), StoreError::ReadOnly));
         assert!(matches!(of("XX001"), StoreError::Damaged { .. }));
         assert!(matches!(of("42601"), StoreError::Failed(_)));

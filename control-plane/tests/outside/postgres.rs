@@ -149,7 +149,15 @@ fn a_server_that_goes_away_takes_only_changes_with_it() {
         assert_eq!(refused.header("retry-after"), Some("1"));
         assert!(refused.text().contains("store-away"), "{}", refused.text());
         assert_eq!(plane.generation(), generation, "the policy is in memory");
-        for path in ["/", "/routes", "/compartments"] {
+        for path in [
+            "/",
+            "/routes",
+            "/compartments",
+            "/compartments/route%2Fa",
+            "/advice",
+            "/gateways",
+            "/alerts",
+        ] {
             let page = crate::support::call(
                 plane.address,
                 "GET",
@@ -161,9 +169,11 @@ fn a_server_that_goes_away_takes_only_changes_with_it() {
                 b"",
             );
             assert_eq!(page.status, 200, "{}", page.text());
-            if path == "/" {
-                assert!(page.text().contains("The store does not answer"));
-            }
+            assert!(
+                page.text()
+                    .contains("id=\"trouble\">The store does not answer"),
+                "{path}"
+            );
         }
         server.order("start", "started");
         eventually("changes are taken again", || {

@@ -188,10 +188,16 @@ pub(crate) fn begins(route: &str, upstream: &str, endpoints: &[Endpoint]) -> Box
 
 /// Every part that two requests can differ in, each ended by a byte that none has in it.
 fn target(begins: &[u8], sent: Sent<'_>) -> Box<[u8]> {
-    let authority = sent.headers.get(HOST).map(HeaderValue::as_bytes);
+    let named = sent.headers.get(HOST).and_then(|host| host.to_str().ok());
+    let is_secure = sent
+        .headers
+        .get(crate::headers::FORWARDED_PROTO)
+        .is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"));
+    let authority = named.map(|named| crate::target::folded(named, is_secure));
     let path = sent.uri.path_and_query().map_or("/", |path| path.as_str());
     // HEAD is answered from what GET was.
-    let own = ended([authority.unwrap_or_default(), b"GET", path.as_bytes()]);
+    let authority = authority.as_deref().unwrap_or_default().as_bytes();
+    let own = ended([authority, b"GET", path.as_bytes()]);
     [begins, &own].concat().into_boxed_slice()
 }
 

@@ -83,6 +83,27 @@ fn call_of(owner: Option<Owner>) -> Call {
     }
 }
 
+/// What one caller spelt otherwise is the same place; another host or port is not.
+#[test]
+fn one_host_has_one_place_however_it_is_spelt() {
+    let place = |host: &'static str, secure: bool| {
+        let mut call = call_of(Some(std::sync::Arc::from(b"one".as_slice())));
+        call.host = host;
+        if secure {
+            call.fields.push(("x-forwarded-proto", "https"));
+        }
+        asked(&call, &Method::GET).unwrap().slot.target
+    };
+    for same in ["H", "h.", "h:80", "H.:80"] {
+        assert_eq!(place(same, false), place("h", false), "{same}");
+    }
+    assert_eq!(place("H:443", true), place("h", true));
+    for other in ["h:81", "h:443", "hh"] {
+        assert_ne!(place(other, false), place("h", false), "{other}");
+    }
+    assert_ne!(place("h:80", true), place("h", true));
+}
+
 fn private(vary: &'static str, age_s: u64) -> Answer {
     Answer {
         vary,
@@ -146,7 +167,7 @@ fn any_call() -> impl Strategy<Value = Call> {
     (
         prop::sample::select(all),
         prop::sample::select(&["/", "/a", "/a?b", "/a?b=1", "/a/b"][..]),
-        prop::sample::select(&["h", "h:80", "h.example"][..]),
+        prop::sample::select(&["h", "h:81", "h.example"][..]),
         prop::collection::vec(field, 0..3),
     )
         .prop_map(|(owner, path, host, fields)| Call {
