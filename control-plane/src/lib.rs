@@ -31,6 +31,7 @@ pub mod readings;
 mod refused;
 mod request_id;
 pub mod rollout;
+pub mod scheduled;
 mod serve;
 mod session;
 pub mod settings;
@@ -251,6 +252,8 @@ async fn run(
     background.spawn(state.orders.clone().run(stopping.clone()));
     let changes = state.changes.clone();
     background.spawn(changes.run(leader.clone(), stopping.clone()));
+    let (overrides, leads) = (state.overrides.clone(), state.leader.clone());
+    background.spawn(overrides.run(leads, stopping.clone()));
     let past = state.past.clone();
     let (history, rollout) = (state.history.clone(), state.rollout.clone());
     background.spawn(past.run(history, rollout, stopping.clone()));
@@ -324,6 +327,7 @@ async fn open(
     let limits = limits::Limits::new(store.clone(), rollout.clone());
     let live = live::Live::default();
     let state = AppState {
+        overrides: scheduled::Overrides::new(store.clone(), limits.clone(), rollout.clone()),
         readings: readings::Readings::default(),
         watched: watched::Watched::default(),
         changes: changes::Changes::new(

@@ -29,6 +29,7 @@ use crate::readings::Readings;
 use crate::refused::Newest;
 use crate::rollout::{Published, Rollout};
 use crate::settings::Settings;
+use crate::scheduled::Overrides;
 use crate::store::{Store, StoreError};
 use crate::watched::Watched;
 
@@ -55,6 +56,7 @@ pub struct AppState {
     pub(crate) advice: Book,
     pub(crate) drills: Drills,
     pub(crate) orders: Orders,
+    pub(crate) overrides: Overrides,
     /// Tokens between the form that made them and the page that shows them.
     pub(crate) made: Made,
     pub(crate) auth: Arc<Auth>,

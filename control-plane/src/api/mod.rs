@@ -18,6 +18,7 @@ mod events;
 mod gateways;
 mod generations;
 mod input;
+mod overrides;
 mod points;
 mod policy;
 mod problem;
@@ -60,6 +61,7 @@ fn calls() -> Vec<Call> {
     all.extend(changes::calls());
     all.extend(settings::calls());
     all.extend(drills::calls());
+    all.extend(overrides::calls());
     all.extend(breaker::calls());
     all.extend(events::calls());
     all.extend(gateways::calls());

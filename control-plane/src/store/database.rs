@@ -8,7 +8,7 @@ use sqlx::{PgConnection, SqliteConnection};
 use super::write::{Outcome, Rows};
 use super::{
     Address, AlertFilter, AlertRow, AuditRow, ChangeFilter, ChangeRow, DrillRow, Generation,
-    StoreError, Stored, open, postgres, sqlite,
+    ScheduledRow, StoreError, Stored, open, postgres, sqlite,
 };
 
 /// Where the policy's store is.
@@ -157,6 +157,15 @@ impl Database {
 
     pub(super) async fn drills(&self) -> Result<Vec<String>, StoreError> {
         either!(self, database => database.drills().await)
+    }
+
+    pub(super) async fn scheduled(
+        &self,
+        open: i64,
+        ids: (i64, i64),
+        most: i64,
+    ) -> Result<Vec<ScheduledRow>, StoreError> {
+        either!(self, database => database.scheduled(open, ids, most).await)
     }
 
     pub(super) async fn close(&self) {

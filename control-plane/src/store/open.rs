@@ -18,7 +18,7 @@ const CHECKED_BYTES_MAX: u64 = 64 << 20;
 const MIGRATE_ATTEMPTS_MAX: u32 = 5;
 
 /// Number, name and text of every migration. The same numbers and names for every database.
-pub(super) const MIGRATIONS: [(i64, &str, &str); 7] = [
+pub(super) const MIGRATIONS: [(i64, &str, &str); 8] = [
     (
         1,
         "generations",
@@ -53,6 +53,11 @@ pub(super) const MIGRATIONS: [(i64, &str, &str); 7] = [
         8,
         "audit_chain",
         include_str!("../../../migrations/sqlite/0008_audit_chain.sql"),
+    ),
+    (
+        9,
+        "scheduled",
+        include_str!("../../../migrations/sqlite/0009_scheduled.sql"),
     ),
 ];
 

@@ -12,6 +12,7 @@ pub(super) mod live;
 mod meta;
 pub(super) mod open;
 pub(super) mod pool;
+mod scheduled;
 pub(super) mod shared;
 mod sql;
 mod transact;

@@ -10,6 +10,7 @@ mod backup;
 mod changes;
 mod drills;
 mod meta;
+mod scheduled;
 mod sql;
 mod transact;
 

@@ -24,6 +24,7 @@ mod kill;
 mod limits;
 mod metrics;
 mod otlp;
+mod overrides;
 mod pages;
 mod pages_fields;
 mod pages_list;

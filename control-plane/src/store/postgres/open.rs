@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 const LOCK: i64 = 1_112_296_264;
 
 /// Number, name and text of every migration. The same numbers and names for every database.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 7] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 8] = [
     (
         1,
         "generations",
@@ -57,6 +57,11 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 7] = [
         8,
         "audit_chain",
         include_str!("../../../../migrations/postgres/0008_audit_chain.sql"),
+    ),
+    (
+        9,
+        "scheduled",
+        include_str!("../../../../migrations/postgres/0009_scheduled.sql"),
     ),
 ];
 

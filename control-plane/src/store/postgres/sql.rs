@@ -149,4 +149,16 @@ statements! {
          (SELECT id FROM bulkhead.drills ORDER BY at_ms DESC, id DESC LIMIT $1)";
     DRILL = "SELECT body FROM bulkhead.drills WHERE id = $1";
     DRILLS = "SELECT body FROM bulkhead.drills ORDER BY at_ms, id";
+    LAST_SCHEDULED = "SELECT COALESCE(MAX(id), 0), \
+         COALESCE(SUM(is_open), 0)::bigint FROM bulkhead.scheduled";
+    OVERLAPPING = "SELECT id FROM bulkhead.scheduled WHERE is_open = 1 AND slot = $1 \
+         AND starts_ms < $2 AND ends_ms > $3 AND id <> $4 ORDER BY id LIMIT 1";
+    ADD_SCHEDULED = "INSERT INTO bulkhead.scheduled (slot, starts_ms, ends_ms, is_open, body, id) \
+         VALUES ($1, $2, $3, $4, $5, $6)";
+    PUT_SCHEDULED = "UPDATE bulkhead.scheduled SET slot = $1, starts_ms = $2, \
+         ends_ms = $3, is_open = $4, body = $5 WHERE id = $6 AND body = $7";
+    BOUND_SCHEDULED = "DELETE FROM bulkhead.scheduled WHERE is_open = 0 \
+         AND id <= (SELECT MAX(id) FROM bulkhead.scheduled) - $1";
+    SCHEDULED = "SELECT id, slot, starts_ms, ends_ms, is_open, body FROM bulkhead.scheduled \
+         WHERE is_open >= $1 AND id >= $2 AND id <= $3 ORDER BY id DESC LIMIT $4";
 }

@@ -88,4 +88,16 @@ statements! {
          ORDER BY at_ms DESC, id DESC LIMIT ?)";
     DRILL = "SELECT body FROM drills WHERE id = ?";
     DRILLS = "SELECT body FROM drills ORDER BY at_ms, id";
+    LAST_SCHEDULED = "SELECT COALESCE(MAX(id), 0), \
+         COALESCE(SUM(is_open), 0) FROM scheduled";
+    OVERLAPPING = "SELECT id FROM scheduled WHERE is_open = 1 AND slot = ? \
+         AND starts_ms < ? AND ends_ms > ? AND id <> ? ORDER BY id LIMIT 1";
+    ADD_SCHEDULED = "INSERT INTO scheduled (slot, starts_ms, ends_ms, is_open, body, id) \
+         VALUES (?, ?, ?, ?, ?, ?)";
+    PUT_SCHEDULED = "UPDATE scheduled SET slot = ?, starts_ms = ?, \
+         ends_ms = ?, is_open = ?, body = ? WHERE id = ? AND body = ?";
+    BOUND_SCHEDULED = "DELETE FROM scheduled WHERE is_open = 0 \
+         AND id <= (SELECT MAX(id) FROM scheduled) - ?";
+    SCHEDULED = "SELECT id, slot, starts_ms, ends_ms, is_open, body FROM scheduled \
+         WHERE is_open >= ? AND id >= ? AND id <= ? ORDER BY id DESC LIMIT ?";
 }

@@ -1,0 +1,480 @@
+//! Overrides with a start and an end: "acme 80 until Friday 18:00".
+//!
+//! Separate because they change limits while nobody looks. The one that leads does what is due, each
+//! step written down before the next, so that whoever leads after it goes on where it was. It must
+//! never lift what somebody else set.
+
+mod step;
+mod when;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use compartment::policy::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+use crate::leader::Leader;
+use crate::limits::{Author, COMMENT_BYTES_MAX, Fields, Limits, LimitsError, place};
+use crate::rollout::{Published, Rollout};
+use crate::store::{NotScheduled, ScheduledRow, Store, StoreError};
+
+pub use step::{Before, Override, State};
+use step::{Step, step};
+pub use when::When;
+
+/// How often what is due is looked for.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Steps of one override in one look: written down, set, running.
+const STEPS_MAX: usize = 4;
+/// Longest time ahead of an end.
+const AHEAD_MS_MAX: i64 = 2 * 366 * 86_400_000;
+
+/// An override and its number.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Numbered {
+    /// Its number.
+    pub id: i64,
+    /// What it is.
+    pub one: Override,
+}
+
+/// What somebody asks for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// The compartment.
+    pub key: String,
+    /// Which of its fields.
+    pub field: String,
+    /// What it is to be.
+    pub value: Value,
+    /// From; `None`: from now on.
+    pub start: Option<String>,
+    /// To.
+    pub end: String,
+    /// Why.
+    pub comment: String,
+}
+
+/// Why an override is not made or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OverrideError {
+    /// One of its fields.
+    #[error("{field}: {rule}")]
+    Field {
+        /// Which: `start`, `end`, `value`, `comment`.
+        field: &'static str,
+        /// What must hold.
+        rule: String,
+    },
+    /// Another one is about the same field at the same time.
+    #[error(
+        "override {0} is about the same field at the same time: cancel it, or choose another time"
+    )]
+    Overlaps(i64),
+    /// Too many.
+    #[error(
+        "{} overrides wait or run, which is the most",
+        crate::store::SCHEDULED_OPEN_MAX
+    )]
+    Full,
+    /// No such one.
+    #[error("there is no override {0}")]
+    Unknown(String),
+    /// The setting `approvals` asks for a second person.
+    #[error("override {0} needs a second person, and this is not one")]
+    OwnApproval(i64),
+    /// It was approved already, or needed no approval.
+    #[error("override {0} waits for nobody's approval")]
+    NotProposed(i64),
+    /// The setting `approvals` asks for a second person.
+    #[error("a second person is asked for here: plan the longer time as an override of its own")]
+    NeedsSecond,
+    /// It is over.
+    #[error("override {0} is over")]
+    Over(i64),
+    /// Somebody else changed it in this moment.
+    #[error("override {0} changed in this moment; look again")]
+    Moved(i64),
+    /// The policy does not take it.
+    #[error(transparent)]
+    Limits(#[from] LimitsError),
+}
+
+impl From<StoreError> for OverrideError {
+    fn from(error: StoreError) -> Self {
+        Self::Limits(error.into())
+    }
+}
+
+fn field(field: &'static str, rule: impl Into<String>) -> OverrideError {
+    let rule = rule.into();
+    OverrideError::Field { field, rule }
+}
+
+/// All of them.
+#[derive(Clone, Debug)]
+pub struct Overrides {
+    store: Store,
+    limits: Limits,
+    rollout: Rollout,
+}
+
+impl Overrides {
+    pub(crate) const fn new(store: Store, limits: Limits, rollout: Rollout) -> Self {
+        Self {
+            store,
+            limits,
+            rollout,
+        }
+    }
+
+    /// All that are kept, the newest first.
+    pub async fn list(&self, open_only: bool) -> Result<Vec<Numbered>, StoreError> {
+        let rows = self.store.scheduled(open_only).await?;
+        rows.iter().map(numbered).collect()
+    }
+
+    /// The one of this number.
+    pub async fn get(&self, id: &str) -> Result<Numbered, OverrideError> {
+        Ok(numbered(&self.row(id).await?)?)
+    }
+
+    async fn row(&self, id: &str) -> Result<ScheduledRow, OverrideError> {
+        let unknown = || OverrideError::Unknown(wire::stream::bounded_text(id, 40));
+        let number = id.parse::<i64>().map_err(|_| unknown())?;
+        let row = self.store.scheduled_one(number).await?;
+        row.ok_or_else(unknown)
+    }
+
+    /// Makes one: its value is tried on the newest policy, and nothing is set before its start.
+    pub async fn create(&self, asked: Asked, author: &Author) -> Result<Numbered, OverrideError> {
+        let now_ms = clock::unix_ms();
+        let start = match &asked.start {
+            Some(text) => When::parse(text).map_err(|rule| field("start", rule))?,
+            None => When::at(now_ms),
+        };
+        let end = end(&asked.end, start.unix_ms, now_ms)?;
+        if asked.comment.len() > COMMENT_BYTES_MAX {
+            let rule = format!("must have at most {COMMENT_BYTES_MAX} bytes");
+            return Err(field("comment", rule));
+        }
+        if asked.value == Value::Null {
+            return Err(field("value", "must be what the field is to be meanwhile"));
+        }
+        let fields = Fields {
+            values: vec![(asked.field.clone(), asked.value.clone())],
+            comment: String::new(),
+        };
+        self.limits
+            .patch(&asked.key, &fields, None, true, author)
+            .await?;
+        let state = match self.limits.asks_second(author).await? {
+            true => State::Proposed,
+            false => State::Waiting,
+        };
+        let one = Override {
+            state,
+            person: author.person.clone(),
+            key: asked.key,
+            field: asked.field,
+            value: asked.value,
+            start,
+            end,
+            comment: asked.comment,
+            by: author.name.clone(),
+            at: clock::utc(),
+            ..Override::default()
+        };
+        let id = self
+            .put(0, &one, String::new(), "override-create", author)
+            .await?;
+        Ok(Numbered { id, one })
+    }
+
+    /// Ends one now: one that runs is lifted at once.
+    pub async fn cancel(&self, id: &str, author: &Author) -> Result<Numbered, OverrideError> {
+        self.change(id, "override-cancel", author, |one| {
+            one.cancelled_by = Some(author.name.clone());
+            let is_ahead = matches!(one.state, State::Proposed | State::Waiting);
+            if is_ahead && one.before == Before::Unknown {
+                one.state = State::Cancelled;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Lets one that waits for a second person go on; whoever made it is not one.
+    pub async fn approve(&self, id: &str, author: &Author) -> Result<Numbered, OverrideError> {
+        let number = self.get(id).await?.id;
+        self.change(id, "override-approve", author, |one| {
+            if one.state != State::Proposed {
+                return Err(OverrideError::NotProposed(number));
+            }
+            if author.person == one.person {
+                return Err(OverrideError::OwnApproval(number));
+            }
+            one.state = State::Waiting;
+            one.approved_by = Some(author.name.clone());
+            Ok(())
+        })
+        .await
+    }
+
+    /// Gives one another end.
+    pub async fn extend(
+        &self,
+        id: &str,
+        until: &str,
+        author: &Author,
+    ) -> Result<Numbered, OverrideError> {
+        if self.limits.asks_second(author).await? {
+            return Err(OverrideError::NeedsSecond);
+        }
+        self.change(id, "override-extend", author, |one| {
+            one.end = end(until, one.start.unix_ms, clock::unix_ms())?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn change(
+        &self,
+        id: &str,
+        action: &str,
+        author: &Author,
+        change: impl FnOnce(&mut Override) -> Result<(), OverrideError>,
+    ) -> Result<Numbered, OverrideError> {
+        let row = self.row(id).await?;
+        let Numbered { id, mut one } = numbered(&row)?;
+        if !one.state.is_open() || one.cancelled_by.is_some() {
+            return Err(OverrideError::Over(id));
+        }
+        change(&mut one)?;
+        self.put(id, &one, row.body, action, author).await?;
+        Ok(Numbered { id, one })
+    }
+
+    async fn put(
+        &self,
+        id: i64,
+        one: &Override,
+        was: String,
+        action: &str,
+        author: &Author,
+    ) -> Result<i64, OverrideError> {
+        let body = serde_json::to_string(one).map_err(|_| StoreError::Row("scheduled.body"))?;
+        let row = ScheduledRow {
+            id,
+            slot: format!("{}\n{}", one.key, one.field),
+            starts_ms: one.start.unix_ms,
+            ends_ms: one.end.unix_ms,
+            is_open: one.state.is_open(),
+            body: body.clone(),
+        };
+        let mut audit = author.audit(action, format!("override:{id}"));
+        audit.comment.clone_from(&one.comment);
+        audit.differences = body;
+        let put = self.store.put_scheduled(row, was, audit).await?;
+        put.map_err(|why| match why {
+            NotScheduled::Full => OverrideError::Full,
+            NotScheduled::Overlaps(other) => OverrideError::Overlaps(other),
+            NotScheduled::Moved => OverrideError::Moved(id),
+        })
+    }
+
+    /// Does what is due while this process leads, until it goes down.
+    pub(crate) async fn run(self, leader: Leader, stopping: CancellationToken) {
+        let mut failing = false;
+        loop {
+            // Nothing is lost by a cancelled arm: what is due is due at the next look.
+            tokio::select! {
+                () = stopping.cancelled() => return,
+                () = tokio::time::sleep(PERIOD) => {}
+            }
+            if !leader.leads(clock::now()) {
+                continue;
+            }
+            let done = self
+                .look(clock::unix_ms(), &|| leader.leads(clock::now()))
+                .await;
+            let is_new = !std::mem::replace(&mut failing, done.is_err());
+            if let (Err(error), true) = (done, is_new) {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "overrides that are due wait for the store"
+                );
+            }
+        }
+    }
+
+    /// Everything that is due at this moment.
+    async fn look(&self, now_ms: i64, leads: &impl Fn() -> bool) -> Result<(), StoreError> {
+        let mut rows = self.store.scheduled(true).await?;
+        // The end of one comes before the start of the next of the same field, which must not take
+        // what the one set for what was there before.
+        rows.sort_by_key(|row| (row.ends_ms, row.id));
+        let mut busy = HashSet::new();
+        for row in rows {
+            if busy.contains(&row.slot) {
+                continue;
+            }
+            let mut due = numbered(&row)?;
+            let mut was = row.body;
+            for _ in 0..STEPS_MAX {
+                if !leads() || !self.one_step(&mut due, &mut was, now_ms).await? {
+                    break;
+                }
+            }
+            if due.one.state.is_open() {
+                busy.insert(row.slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// Does the next step; false when there is none for now.
+    async fn one_step(
+        &self,
+        due: &mut Numbered,
+        was: &mut String,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let one = &mut due.one;
+        if !one.state.is_open() {
+            return Ok(false);
+        }
+        let current = self.rollout.refresh(None).await?;
+        let place = place(&current.document, &one.key, &one.field);
+        let is = place.as_ref().and_then(|place| current.document.at(place));
+        let mut next = step(one, now_ms, is);
+        if place.is_none() && next != Step::Wait {
+            one.note = Some(format!("{} is not in the policy any more", one.key));
+            next = Step::Over(State::Left);
+        }
+        match next {
+            Step::Wait => return Ok(false),
+            Step::Remember(before) => one.before = before,
+            Step::Runs => one.state = State::Running,
+            Step::Set => match self.write(due, &current, true).await? {
+                Some(generation) => due.one.set_generation = Some(generation),
+                None if due.one.state.is_open() => return Ok(false),
+                None => {}
+            },
+            Step::Lift => match self.write(due, &current, false).await? {
+                Some(generation) => due.one.lifted_generation = Some(generation),
+                None if due.one.state.is_open() => return Ok(false),
+                None => {}
+            },
+            Step::Over(state) => {
+                one.state = state;
+                if state == State::Left && one.note.is_none() {
+                    one.note = Some("somebody else set the field meanwhile: left as it is".into());
+                }
+            }
+        }
+        let author = Author {
+            name: author_of(due),
+            ..Author::default()
+        };
+        let action = if due.one.state.is_open() {
+            "override-step"
+        } else {
+            "override-over"
+        };
+        tracing::info!(
+            override.id = due.id,
+            override.state = ?due.one.state,
+            compartment.key = %due.one.key.escape_debug(),
+            "bulkhead.override.moved"
+        );
+        let body = serde_json::to_string(&due.one);
+        match self
+            .put(due.id, &due.one, was.clone(), action, &author)
+            .await
+        {
+            Ok(_) => {
+                *was = body.map_err(|_| StoreError::Row("scheduled.body"))?;
+                Ok(true)
+            }
+            // Cancelled or extended in this moment: the next look has it.
+            Err(OverrideError::Limits(LimitsError::Store(error))) => Err(error),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Puts the value, or what was before it, into the policy, on top of what was looked at.
+    async fn write(
+        &self,
+        due: &mut Numbered,
+        current: &Arc<Published>,
+        is_start: bool,
+    ) -> Result<Option<u64>, StoreError> {
+        let one = &mut due.one;
+        let Some(place) = place(&current.document, &one.key, &one.field) else {
+            return Ok(None);
+        };
+        let value = is_start
+            .then_some(&one.value)
+            .or_else(|| one.before.value());
+        let mut document = current.document.clone();
+        match value {
+            Some(value) => document.set(&place, value.clone()),
+            None => document.remove(&place),
+        };
+        let does = if is_start { "begins" } else { "ends" };
+        let why = if one.comment.is_empty() { "" } else { ": " };
+        let comment = format!("override {} {does}{why}{}", due.id, one.comment);
+        let author = Author {
+            name: author_of(due),
+            ..Author::default()
+        };
+        let seen = current.about.number;
+        let written = self
+            .limits
+            .put(document, seen, false, &comment, &author)
+            .await;
+        match written {
+            Ok(accepted) => Ok(Some(accepted.generation)),
+            Err(LimitsError::Store(error)) => Err(error),
+            // Somebody came first: looked at anew the next time.
+            Err(LimitsError::MovedOn { .. } | LimitsError::Contended) => Ok(None),
+            Err(error) => {
+                let mut note = error.to_string();
+                if let LimitsError::Invalid { faults } = &error
+                    && let Some(first) = faults.first()
+                {
+                    note = first.to_string();
+                }
+                (due.one.state, due.one.note) = (State::Refused, Some(note));
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Whose change it is: the override's, and through it whoever made it.
+fn author_of(due: &Numbered) -> String {
+    format!("override {} by {}", due.id, due.one.by)
+}
+
+fn end(text: &str, start_ms: i64, now_ms: i64) -> Result<When, OverrideError> {
+    let end = When::parse(text).map_err(|rule| field("end", rule))?;
+    if end.unix_ms <= start_ms || end.unix_ms <= now_ms {
+        return Err(field("end", "must be after the start, and ahead"));
+    }
+    if end.unix_ms.saturating_sub(now_ms) > AHEAD_MS_MAX {
+        return Err(field("end", "must be within two years"));
+    }
+    Ok(end)
+}
+
+fn numbered(row: &ScheduledRow) -> Result<Numbered, StoreError> {
+    let one = serde_json::from_str(&row.body).map_err(|_| StoreError::Row("scheduled.body"))?;
+    Ok(Numbered { id: row.id, one })
+}
+
+#[cfg(test)]
+mod tests;
