@@ -28,6 +28,8 @@ pub use when::When;
 const PERIOD: Duration = Duration::from_secs(1);
 /// Steps of one override in one look: written down, set, running.
 const STEPS_MAX: usize = 4;
+/// Tries of a change of one that moves meanwhile.
+const TRIES_MAX: usize = 8;
 /// Longest time ahead of an end.
 const AHEAD_MS_MAX: i64 = 2 * 366 * 86_400_000;
 
@@ -245,16 +247,24 @@ impl Overrides {
         id: &str,
         action: &str,
         author: &Author,
-        change: impl FnOnce(&mut Override) -> Result<(), OverrideError>,
+        change: impl Fn(&mut Override) -> Result<(), OverrideError> + Sync,
     ) -> Result<Numbered, OverrideError> {
-        let row = self.row(id).await?;
-        let Numbered { id, mut one } = numbered(&row)?;
-        if !one.state.is_open() || one.cancelled_by.is_some() {
-            return Err(OverrideError::Over(id));
+        let mut moved = OverrideError::Unknown(String::new());
+        // What is due may be done to it in the same moment.
+        for _ in 0..TRIES_MAX {
+            let row = self.row(id).await?;
+            let Numbered { id, mut one } = numbered(&row)?;
+            if !one.state.is_open() || one.cancelled_by.is_some() {
+                return Err(OverrideError::Over(id));
+            }
+            change(&mut one)?;
+            match self.put(id, &one, row.body, action, author).await {
+                Err(OverrideError::Moved(id)) => moved = OverrideError::Moved(id),
+                Err(error) => return Err(error),
+                Ok(_) => return Ok(Numbered { id, one }),
+            }
         }
-        change(&mut one)?;
-        self.put(id, &one, row.body, action, author).await?;
-        Ok(Numbered { id, one })
+        Err(moved)
     }
 
     async fn put(

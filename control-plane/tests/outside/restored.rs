@@ -176,5 +176,6 @@ async fn a_store_that_is_put_back_in_use_asks_every_gateway_anew() {
     }
     // Changed through the one that lived through it: it counts on from what is stored.
     change_until(&one, 13, 2);
+    assert_eq!(two.generation(), 13);
     is_asked(&mut connect(&two, "one", &runs(&held)).await, 13).await;
 }
