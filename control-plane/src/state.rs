@@ -28,8 +28,8 @@ use crate::past::Past;
 use crate::readings::Readings;
 use crate::refused::Newest;
 use crate::rollout::{Published, Rollout};
-use crate::settings::Settings;
 use crate::scheduled::Overrides;
+use crate::settings::Settings;
 use crate::store::{Store, StoreError};
 use crate::watched::Watched;
 

@@ -62,7 +62,10 @@ pub(super) fn calls() -> Vec<Call> {
         Call::post("/overrides/{id}/approve", APPROVER, approve)
             .says("approveOverride", "Approve another person's override")
             .answers::<Shown>("As it is now")
-            .may(StatusCode::CONFLICT, "It waits for nobody's approval, or is over"),
+            .may(
+                StatusCode::CONFLICT,
+                "It waits for nobody's approval, or is over",
+            ),
         Call::delete("/overrides/{id}", OPERATOR, cancel)
             .says(
                 "cancelOverride",

@@ -296,7 +296,9 @@ async fn what_the_policy_does_not_take_is_refused_when_it_is_made_or_when_it_sta
 async fn where_a_second_person_is_asked_for_an_override_waits_for_one() {
     let plant = plant().await;
     let asked = r#""all""#.to_owned();
-    let setting = plant.store.put_meta("setting/approvals".to_owned(), Some(asked), None);
+    let setting = plant
+        .store
+        .put_meta("setting/approvals".to_owned(), Some(asked), None);
     setting.await.unwrap();
     let id = plant.plan("route/a", 80, 1, 20).await.unwrap();
     let name = id.to_string();
@@ -307,12 +309,18 @@ async fn where_a_second_person_is_asked_for_an_override_waits_for_one() {
     assert!(matches!(own, Err(OverrideError::OwnApproval(_))), "{own:?}");
     plant.overrides.approve(&name, &bob()).await.unwrap();
     let again = plant.overrides.approve(&name, &bob()).await;
-    assert!(matches!(again, Err(OverrideError::NotProposed(_))), "{again:?}");
+    assert!(
+        matches!(again, Err(OverrideError::NotProposed(_))),
+        "{again:?}"
+    );
     plant.at(2).await;
     assert_eq!(plant.limit("route/a").await, number(80));
     let until = When::at(clock::unix_ms() + 25 * MINUTE_MS).text;
     let longer = plant.overrides.extend(&name, &until, &ann()).await;
-    assert!(matches!(longer, Err(OverrideError::NeedsSecond)), "{longer:?}");
+    assert!(
+        matches!(longer, Err(OverrideError::NeedsSecond)),
+        "{longer:?}"
+    );
     plant.at(20).await;
     assert_eq!(plant.limit("route/a").await, number(60));
 }
