@@ -1,7 +1,7 @@
 //! `/overrides`: limits that hold from one moment to another.
 //!
-//! Separate because it speaks of what is ahead, not of what is. It must never answer as if something
-//! were set that only waits.
+//! Separate because it speaks of what is ahead, not of what is. It must never answer as if
+//! something were set that only waits.
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;

@@ -1,8 +1,8 @@
 //! What is to be done about one override at one moment.
 //!
 //! Separate because it is a decision over what is stored, what the policy says and the clock: a
-//! process that dies between two steps finds out where it was. It must never undo what somebody else
-//! set.
+//! process that dies between two steps finds out where it was. It must never undo what somebody
+//! else set.
 
 use compartment::policy::Value;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::limits::write_first;
+use crate::limits::{place, write_first};
 
 const MINUTE_MS: i64 = 60_000;
 

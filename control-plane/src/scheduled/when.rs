@@ -1,7 +1,7 @@
 //! A moment as people write it, and the one moment that it means.
 //!
-//! Separate because local time is where mistakes are made: an hour that is left out, or comes twice.
-//! It must never guess a zone.
+//! Separate because local time is where mistakes are made: an hour that is left out, or comes
+//! twice. It must never guess a zone.
 
 use jiff::civil::DateTime;
 use jiff::tz::AmbiguousOffset;

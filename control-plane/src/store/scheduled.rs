@@ -1,7 +1,8 @@
-//! Overrides with a start and an end, as they are kept: rows with a body that only their owner reads.
+//! Overrides with a start and an end, as they are kept: rows with a body that only their owner
+//! reads.
 //!
-//! Separate because they grow with what people plan. Two that are open and about the same field never
-//! overlap: that is looked at in the transaction that writes. It must never judge a value.
+//! Separate because they grow with what people plan. Two that are open and about the same field
+//! never overlap: that is looked at in the transaction that writes. It must never judge a value.
 
 use super::write::Outcome;
 use super::{AuditRow, Store, StoreError};
@@ -48,7 +49,8 @@ pub(in crate::store) struct PutScheduled {
 }
 
 impl Store {
-    /// Writes one, with its audit row; the answer is its number. A new one has none and was nothing.
+    /// Writes one, with its audit row; the answer is its number. A new one has none and was
+    /// nothing.
     pub async fn put_scheduled(
         &self,
         row: ScheduledRow,
