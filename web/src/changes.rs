@@ -205,6 +205,8 @@ pub struct TypedStep {
 pub struct DifferenceLine {
     /// Where.
     pub path: String,
+    /// Of which compartment, where it is of one.
+    pub key: Option<String>,
     /// What stood there.
     pub old: Option<String>,
     /// What is to stand there.

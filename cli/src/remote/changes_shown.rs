@@ -99,8 +99,12 @@ fn differences(change: &Value) -> String {
             Some(Value::String(text)) => printable(text),
             _ => "nothing".to_owned(),
         };
+        let key = match field(one, "key") {
+            key if key.is_empty() => key,
+            key => format!("{key} "),
+        };
         text.push_str(&format!(
-            "  {}: {} -> {}\n",
+            "  {key}{}: {} -> {}\n",
             field(one, "path"),
             side("old"),
             side("new")

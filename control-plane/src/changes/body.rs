@@ -23,6 +23,10 @@ pub struct Differs {
     pub pointer: String,
     /// The same as people write it.
     pub path: String,
+    /// The compartment, or what else has a name there.
+    #[serde(default)]
+    #[schema(required)]
+    pub key: Option<String>,
     /// What stood there, shortened; `null`: nothing.
     pub old: Option<String>,
     /// What is to stand there, shortened; `null`: nothing.
@@ -114,6 +118,7 @@ impl Body {
         let one = |difference: &Difference| Differs {
             pointer: difference.path.pointer(),
             path: difference.path.to_string(),
+            key: key_of(&difference.path, side(difference, old, new)),
             old: excerpt(&difference.old),
             new: excerpt(&difference.new),
         };
@@ -149,11 +154,19 @@ impl Body {
     }
 }
 
+/// The document that the path of a difference is of.
+fn side<'a>(difference: &Difference, old: &'a Value, new: &'a Value) -> &'a Value {
+    match difference.new {
+        Some(_) => new,
+        None => old,
+    }
+}
+
 /// The compartments that differences are about.
 fn keys(differences: &[Difference], old: &Value, new: &Value) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     for difference in differences {
-        let document = if difference.new.is_some() { new } else { old };
+        let document = side(difference, old, new);
         if let Some(key) = key_of(&difference.path, document).filter(|key| !keys.contains(key)) {
             keys.push(key);
         }
@@ -211,6 +224,7 @@ mod tests {
         assert_eq!((body.base, body.more), (3, 0));
         let limit = &body.differences[1];
         assert_eq!(limit.path, "tenants.t.limit");
+        assert_eq!(limit.key.as_deref(), Some("tenant/t"));
         assert_eq!(
             (limit.old.as_deref(), limit.new.as_deref()),
             (Some("1"), Some("2"))

@@ -301,3 +301,6 @@ fn clash(change: &Change, current: &Published, clashes: Vec<Clash>) -> ChangeErr
         clashes,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use super::change::Change;
 use super::state::{State, Step};
 use super::{ChangeError, Changes};
 use crate::limits::{self, Author, CONTENDED_MAX, Edit, LimitsError, new_generation};
-use crate::store::Role;
+use crate::store::{Role, STAGED};
 
 impl Changes {
     /// One gateway gets it.
@@ -48,7 +48,7 @@ impl Changes {
         next.body.staged_on = Some(current.about.number);
         let gateway = next.gateway.clone().unwrap_or_default();
         let why = format!("change {} on {gateway} alone: {comment}", change.number);
-        let new = new_generation("stage", &why, author, &mut checked);
+        let new = new_generation(STAGED, &why, author, &mut checked);
         self.make(next, Role::Staged, new, checked, &current).await
     }
 

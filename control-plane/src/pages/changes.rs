@@ -234,6 +234,7 @@ fn generation_line(about: &Generation) -> GenerationLine {
 fn difference(one: &Differs) -> DifferenceLine {
     DifferenceLine {
         path: one.path.clone(),
+        key: one.key.clone(),
         old: one.old.clone(),
         new: one.new.clone(),
     }
@@ -346,6 +347,7 @@ async fn generation_page(
         differences: shown
             .map(|one| DifferenceLine {
                 path: one.path.to_string(),
+                key: None,
                 old: excerpt(&one.old),
                 new: excerpt(&one.new),
             })

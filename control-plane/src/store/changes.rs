@@ -7,6 +7,8 @@
 use super::write::{Append, Outcome};
 use super::{AuditRow, NewGeneration, Store, StoreError, storable};
 
+/// The source of a generation that goes to one gateway alone; the statements know it, too.
+pub(crate) const STAGED: &str = "stage";
 /// Most changes that are open at once.
 pub(crate) const CHANGES_OPEN_MAX: u32 = 200;
 /// Most changes that are at work at once: staged, or watched after they were published.

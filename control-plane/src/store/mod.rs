@@ -35,7 +35,7 @@ pub use address::{DatabaseUrl, shown};
 pub use alerts::{ALERTS_PAGE_MAX, AlertFilter, AlertRow};
 pub use audit::AuditRow;
 pub(crate) use changes::{CHANGES_OPEN_MAX, ChangeFilter, ChangeRow, ChangeWrite, ChangeWritten};
-pub(crate) use changes::{Makes, Role};
+pub(crate) use changes::{Makes, Role, STAGED};
 use database::Database;
 pub use drills::{DRILLS_KEPT_MAX, DRILLS_OF_ROUTE_MAX, DrillRow};
 pub use error::StoreError;

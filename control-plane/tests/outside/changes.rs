@@ -695,3 +695,78 @@ async fn one_of_four_runs_what_is_staged(place: &Place) {
     gets(&mut rest, 7).await;
     assert_eq!((plane.generation(), limit(&plane, 1)), (7, json!(6)));
 }
+
+/// Two control planes on one Postgres: of the same step one is taken; what is staged is sent by
+/// whoever holds the gateway's stream; a deadline outlives the one that led.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_control_planes_take_a_step_once_and_any_of_them_keeps_its_deadline() {
+    let Some(database) = postgres::Database::new().await else {
+        return;
+    };
+    let place = Place::Database(database);
+    let (one, two) = (place.plane(), place.plane());
+    for round in 0..3_u32 {
+        let number = propose(&one, "a", 20 + round);
+        let generation = one.generation();
+        let statuses: Vec<u16> = std::thread::scope(|scope| {
+            let planes = [
+                (&one, "publish"),
+                (&two, "publish"),
+                (&one, "abandon"),
+                (&two, "abandon"),
+            ];
+            let racers: Vec<_> = planes
+                .into_iter()
+                .map(|(plane, name)| {
+                    scope.spawn(move || step(plane, number, name, &json!({})).status)
+                })
+                .collect();
+            racers.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert_eq!(
+            statuses.iter().filter(|status| **status == 200).count(),
+            1,
+            "{statuses:?}"
+        );
+        let after = change(&two, number);
+        let made = u64::from(after["state"] == "published");
+        assert_eq!(
+            (one.generation(), two.generation()),
+            (generation + made, generation + made)
+        );
+        assert_eq!(after["steps"].as_array().unwrap().len(), 2);
+    }
+    let mut gateway = Gateway::connect(&two, "gw-0").await;
+    let newest = two.generation();
+    gets(&mut gateway, newest).await;
+    let lists = || {
+        let list = one.api("GET", "/gateways", None).json();
+        let is_it = |one: &Value| one["id"] == "gw-0" && one["connected"] == true;
+        list.as_array().unwrap().iter().any(is_it)
+    };
+    for round in 0.. {
+        // What it says is told to the other one once a second.
+        gateway.report(newest, Vec::new()).await;
+        if lists() {
+            break;
+        }
+        assert!(round < 200, "the other one does not list it");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let number = propose(&one, "b", 7);
+    good(step(&one, number, "stage", &json!({"gateway": "gw-0"})));
+    gets(&mut gateway, newest + 1).await;
+    good(step(
+        &one,
+        number,
+        "publish",
+        &json!({"confirm_within": "2s"}),
+    ));
+    gets(&mut gateway, newest + 2).await;
+    drop(one);
+    eventually("the other one takes it back", || {
+        change(&two, number)["state"] == "reverted"
+    });
+    assert_eq!(limit(&two, 1), 3);
+    gets(&mut gateway, newest + 3).await;
+}

@@ -33,6 +33,7 @@ fn generation(number: u64, source: &str) -> GenerationLine {
 fn difference(old: &str, new: Option<&str>) -> DifferenceLine {
     DifferenceLine {
         path: "routes[2].compartment.limit".to_owned(),
+        key: Some("route/search".to_owned()),
         old: Some(old.to_owned()),
         new: new.map(str::to_owned),
     }
