@@ -12,6 +12,7 @@ use crate::args_tools::{
     AdviceArgs, ApplyArgs, CheckArgs, ClientArgs, DemoArgs, DiffArgs, DrillArgs, FleetArgs,
     GetArgs, HealthArgs, RollbackArgs, TokenArgs, TopArgs, WhatIfArgs,
 };
+use crate::audit::AuditArgs;
 use crate::settings::Flags;
 use crate::size::SizeArgs;
 use crate::store::{FileArgs, MigrateArgs};
@@ -68,6 +69,8 @@ pub(crate) enum Command {
     Backup(FileArgs),
     /// Put a copy in the place of a SQLite store that nobody uses
     Restore(FileArgs),
+    /// Check that nobody changed the audit
+    Audit(AuditArgs),
     /// Ask a URL, such as a gateway's /readyz: exit 0 when the answer is 2xx
     Health(HealthArgs),
     /// Work with tokens of gateways, and with API keys

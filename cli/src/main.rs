@@ -6,6 +6,7 @@
 mod args;
 mod args_changes;
 mod args_tools;
+mod audit;
 mod check;
 mod clock;
 mod demo;
@@ -69,6 +70,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Migrate(args) => store::migrate(&args),
         Command::Backup(args) => store::backup(&args),
         Command::Restore(args) => store::restore(&args),
+        Command::Audit(args) => audit::run(args.command),
         Command::Health(args) => tools::health(&args),
         Command::Token(args) => tools::token(args.command),
         Command::Version => tools::version(),

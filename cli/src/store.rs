@@ -45,7 +45,7 @@ pub(crate) struct FileArgs {
 }
 
 impl StoreArgs {
-    fn url(&self) -> Result<String, Failure> {
+    pub(crate) fn url(&self) -> Result<String, Failure> {
         let given = [
             ("database_url", &self.database_url),
             ("data_dir", &self.data_dir),
@@ -109,7 +109,7 @@ pub(crate) fn restore(args: &FileArgs) -> Result<(), Failure> {
     output::print(&text)
 }
 
-fn wait<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, Failure> {
+pub(crate) fn wait<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

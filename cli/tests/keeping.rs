@@ -1,4 +1,4 @@
-//! `migrate`, `backup`, `restore`: what they say and how they end.
+//! `migrate`, `backup`, `restore`, `audit verify`: what they say and how they end.
 
 #![expect(
     clippy::unwrap_used,
@@ -48,6 +48,56 @@ fn a_store_is_copied_in_use_and_put_back_when_nobody_uses_it() {
     );
     assert!(said.contains("what was there is in "), "{said}");
     code(folder.path(), &with(&["restore", "nothing.db"]), 1);
+}
+
+/// Read while it is in use, changed by somebody else, and cut off.
+#[test]
+fn an_audit_that_somebody_changed_is_named_by_its_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let verify = ["audit", "verify", "--data-dir", data.to_str().unwrap()];
+    code(folder.path(), &verify, 2);
+    let up = Process::up(folder.path(), "up", &[]);
+    let said = code(folder.path(), &verify, 0);
+    assert!(
+        said.starts_with("1 rows are as they were written, 1:"),
+        "{said}"
+    );
+    assert!(said.contains("signed with this key"), "{said}");
+    let known = said
+        .split([' ', ';'])
+        .find(|word| word.starts_with("1:"))
+        .unwrap();
+    let expected = [&verify[..], &["--expect", known, "-o", "json"]].concat();
+    let said = code(folder.path(), &expected, 0);
+    let json: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(
+        (&json["rows"], &json["broken"]),
+        (&1.into(), &serde_json::Value::Null)
+    );
+    code(
+        folder.path(),
+        &[&verify[..], &["--expect", "1:2"]].concat(),
+        2,
+    );
+    drop(up);
+    let key = folder.path().join("data/bulkhead.db-audit-key");
+    let kept = std::fs::read(&key).unwrap();
+    std::fs::write(&key, "o".repeat(40)).unwrap();
+    let said = code(folder.path(), &verify, 1);
+    assert!(said.contains("row 1: head: "), "{said}");
+    std::fs::write(&key, kept).unwrap();
+    let file = folder.path().join("data/bulkhead.db");
+    let script = "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); \
+                  c.execute('DROP TRIGGER audit_is_not_changed'); \
+                  c.execute(\"UPDATE audit SET who='mallory'\"); c.commit()";
+    let done = std::process::Command::new("python3")
+        .args(["-c", script])
+        .arg(&file)
+        .status();
+    assert!(done.unwrap().success());
+    let said = code(folder.path(), &verify, 1);
+    assert!(said.contains("row 1: edited: "), "{said}");
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub struct Config {
     pub no_login: bool,
     /// Opens pages and API to whoever holds it.
     pub admin_token: Option<Secret>,
+    /// Signs the head of the audit; without it the key beside a SQLite store does.
+    pub audit_key: Option<Secret>,
     /// Enrols gateways; made at random when absent.
     pub gateway_token: Option<Secret>,
     /// A policy file for a store that is empty.
@@ -74,6 +76,7 @@ mod tests {
             dashboard: dashboard.parse().unwrap(),
             no_login,
             admin_token: None,
+            audit_key: None,
             gateway_token: None,
             import: None,
             import_document: None,

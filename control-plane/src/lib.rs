@@ -307,7 +307,7 @@ async fn open(
     gateway_token: Secret,
     stopping: &CancellationToken,
 ) -> Result<(AppState, tokio::net::TcpListener), StartError> {
-    let store = Store::open(&config.database_url).await?;
+    let store = Store::open_with(&config.database_url, config.audit_key.clone()).await?;
     import::import(&store, config).await?;
     if config.admin_token.is_none() && !config.no_login {
         tracing::warn!(

@@ -35,6 +35,7 @@ pub(super) fn run(play: Play, dashboard: SocketAddr) -> Result<(), Failure> {
         dashboard,
         no_login: true,
         admin_token: None,
+        audit_key: None,
         gateway_token: None,
         import: None,
         import_document: Some(Mode::With.policy(&urls)?),

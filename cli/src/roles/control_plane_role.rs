@@ -62,6 +62,7 @@ pub(super) fn config(
         dashboard: settings.address("dashboard", default_dashboard()),
         no_login: settings.switch("no_login"),
         admin_token: start.secrets.admin_token.clone(),
+        audit_key: start.secrets.audit_key.clone(),
         gateway_token: start.secrets.gateway_token.clone(),
         import: settings.path("policy"),
         import_document,

@@ -17,6 +17,7 @@ const PREFIX: &str = "BULKHEAD_";
 const CONFIG: &str = "BULKHEAD_CONFIG";
 const ADMIN_TOKEN: &str = "BULKHEAD_ADMIN_TOKEN";
 const GATEWAY_TOKEN: &str = "BULKHEAD_GATEWAY_TOKEN";
+const AUDIT_KEY: &str = "BULKHEAD_AUDIT_KEY";
 const ALERT_SECRET: &str = "BULKHEAD_ALERT_SECRET";
 /// A client's token.
 pub(crate) const TOKEN: &str = "BULKHEAD_TOKEN";
@@ -27,11 +28,12 @@ pub(crate) const SERVER: &str = "BULKHEAD_SERVER";
 const SERVER_CA: &str = "BULKHEAD_SERVER_CA";
 
 /// Variables that are no settings.
-const OTHERS: [&str; 7] = [
+const OTHERS: [&str; 8] = [
     CONFIG,
     ADMIN_TOKEN,
     GATEWAY_TOKEN,
     ALERT_SECRET,
+    AUDIT_KEY,
     TOKEN,
     SERVER,
     SERVER_CA,
@@ -114,6 +116,8 @@ pub(super) fn read(variables: &[(String, String)]) -> (Vec<(&'static str, Entry)
 pub(crate) struct Secrets {
     pub(crate) admin_token: Option<Secret>,
     pub(crate) gateway_token: Option<Secret>,
+    /// Signs the head of the audit.
+    pub(crate) audit_key: Option<Secret>,
     /// Signs what goes to webhooks.
     pub(crate) alert_secret: Option<Secret>,
 }
@@ -128,18 +132,24 @@ impl Secrets {
         Ok(Self {
             admin_token: secret(ADMIN_TOKEN)?,
             gateway_token: secret(GATEWAY_TOKEN)?,
+            audit_key: secret(AUDIT_KEY)?,
             alert_secret: secret(ALERT_SECRET)?,
         })
     }
 }
 
-/// What a client of the API finds in its environment.
+/// The key of the audit's head.
+pub(crate) fn audit_key(variables: &[(String, String)]) -> Result<Option<Secret>, Failure> {
+    Ok(Secrets::gather(variables)?.audit_key)
+}
+
 /// The roots that a client believes for https.
 pub(crate) fn server_ca() -> Option<PathBuf> {
     let variables = of_this_process();
     value(&variables, SERVER_CA).map(PathBuf::from)
 }
 
+/// What a client of the API finds in its environment.
 pub(crate) fn client(variables: &[(String, String)]) -> (Option<String>, Option<String>) {
     let token = value(variables, TOKEN).or_else(|| value(variables, ADMIN_TOKEN));
     (

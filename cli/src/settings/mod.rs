@@ -12,7 +12,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use environment::{Secrets, client, of_telemetry, of_this_process, server_ca};
+pub(crate) use environment::{
+    Secrets, audit_key, client, of_telemetry, of_this_process, server_ca,
+};
 
 use crate::duration;
 use crate::error::Failure;

@@ -275,6 +275,7 @@ impl From<StoreError> for Problem {
             | StoreError::Damaged { .. }
             | StoreError::Foreign { .. }
             | StoreError::Newer { .. }
+            | StoreError::Unchained { .. }
             | StoreError::Held { .. }
             | StoreError::ReadOnly
             | StoreError::Refused(_)

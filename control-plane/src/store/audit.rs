@@ -16,6 +16,9 @@ use super::storable;
 /// Names the form of what is digested.
 const FORM: &str = "bulkhead-audit-1";
 
+/// Most rows of an older build that are chained in one transaction.
+pub(super) const CHAINED_AT_ONCE_MAX: u32 = 500;
+
 /// One row of the audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditRow {
@@ -99,13 +102,34 @@ impl AuditRow {
             &self.request_id,
             &self.operation,
         ] {
-            hash.update(format!("{}:", text.len()));
-            hash.update(text);
-            hash.update(",");
+            netstring(text, |part| hash.update(part));
         }
-        let digest = hash.finalize();
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        hexadecimal(&hash.finalize())
     }
+}
+
+/// A row as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditEntry {
+    /// Its number; rises by one.
+    pub id: u64,
+    /// What it says.
+    pub row: AuditRow,
+    /// The digest of the row before.
+    pub previous: String,
+    /// Its own; empty for a row of an older build until the next start.
+    pub digest: String,
+}
+
+/// The length, a colon, the bytes, a comma.
+pub(super) fn netstring(text: &str, mut take: impl FnMut(&[u8])) {
+    take(format!("{}:", text.len()).as_bytes());
+    take(text.as_bytes());
+    take(b",");
+}
+
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@
 
 use sqlx::{PgConnection, SqliteConnection};
 
+use super::head::HeadKey;
 use super::write::{Outcome, Rows};
 use super::{
-    Address, AlertFilter, AlertRow, AuditRow, ChangeFilter, ChangeRow, DrillRow, Generation,
-    ScheduledRow, StoreError, Stored, open, postgres, sqlite,
+    Address, AlertFilter, AlertRow, AuditEntry, AuditRow, ChangeFilter, ChangeRow, DrillRow,
+    Generation, ScheduledRow, StoreError, Stored, open, postgres, sqlite,
 };
 
 /// Where the policy's store is.
@@ -105,11 +106,16 @@ impl Database {
         &self,
         rows: &W,
         audit: AuditRow,
+        key: &HeadKey,
     ) -> Result<Outcome<N>, StoreError>
     where
         W: Rows<SqliteConnection, No = N> + Rows<PgConnection, No = N>,
     {
-        either!(self, database => database.transact(rows, audit).await)
+        either!(self, database => database.transact(rows, audit, key).await)
+    }
+
+    pub(super) async fn chain(&self, key: &HeadKey) -> Result<u64, StoreError> {
+        either!(self, database => database.chain(key).await)
     }
 
     pub(super) async fn meta(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
@@ -170,5 +176,44 @@ impl Database {
 
     pub(super) async fn close(&self) {
         either!(self, database => database.close().await);
+    }
+}
+
+/// The audit at one moment, wherever it is.
+#[derive(Debug)]
+pub(super) enum Snapshot {
+    Sqlite(sqlite::Snapshot),
+    Postgres(postgres::Snapshot),
+}
+
+impl Snapshot {
+    pub(super) async fn migration(address: &Address) -> Result<i64, StoreError> {
+        match address {
+            Address::Sqlite(path) => sqlite::Snapshot::migration(path).await,
+            Address::Postgres(server) => postgres::Snapshot::migration(server).await,
+        }
+    }
+
+    pub(super) async fn open(address: &Address) -> Result<Self, StoreError> {
+        Ok(match address {
+            Address::Sqlite(path) => Self::Sqlite(sqlite::Snapshot::open(path).await?),
+            Address::Postgres(server) => Self::Postgres(postgres::Snapshot::open(server).await?),
+        })
+    }
+
+    pub(super) async fn after(
+        &mut self,
+        id: u64,
+        count: u32,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        either!(self, snapshot => snapshot.after(id, count).await)
+    }
+
+    pub(super) async fn head(&mut self) -> Result<Option<String>, StoreError> {
+        either!(self, snapshot => snapshot.head().await)
+    }
+
+    pub(super) async fn close(self) {
+        either!(self, snapshot => snapshot.close().await);
     }
 }

@@ -66,6 +66,15 @@ pub enum StoreError {
         /// The newest migration of this build.
         known: i64,
     },
+    /// Its audit has no chain yet.
+    #[error(
+        "the store's tables are at migration {found}, and its audit is chained from 8 on: run \
+         `bulkhead migrate`"
+    )]
+    Unchained {
+        /// The newest migration in it.
+        found: i64,
+    },
     /// Another process runs on it, or puts a copy in its place.
     #[error("the store {path} is in use by another process")]
     Held {

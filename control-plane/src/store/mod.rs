@@ -13,6 +13,7 @@ mod database;
 mod drills;
 mod error;
 pub(crate) mod figures;
+mod head;
 mod keeping;
 mod meta;
 mod open;
@@ -21,6 +22,7 @@ mod scheduled;
 mod shared;
 mod sqlite;
 mod statements;
+mod verify;
 mod write;
 
 use std::borrow::Cow;
@@ -29,21 +31,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
+use wire::Secret;
 
 pub(crate) use address::Address;
 pub use address::{DatabaseUrl, shown};
 pub use alerts::{ALERTS_PAGE_MAX, AlertFilter, AlertRow};
-pub use audit::AuditRow;
+pub use audit::{AuditEntry, AuditRow};
 pub(crate) use changes::{CHANGES_OPEN_MAX, ChangeFilter, ChangeRow, ChangeWrite, ChangeWritten};
 pub(crate) use changes::{Makes, Role, STAGED};
 use database::Database;
 pub use drills::{DRILLS_KEPT_MAX, DRILLS_OF_ROUTE_MAX, DrillRow};
 pub use error::StoreError;
+use head::HeadKey;
+pub use head::{Head, Mark};
 use keeping::restored_note;
 pub use keeping::{Migrated, backup, migrate, restore};
 pub use scheduled::{NotScheduled, SCHEDULED_KEPT_MAX, SCHEDULED_OPEN_MAX, ScheduledRow};
 pub(crate) use shared::{Candidate, LiveRow, LiveTable};
 pub use sqlite::{Backup, Restored};
+pub use verify::{Broken, How, Verified, verify};
 pub use write::Facts;
 use write::{Append, Outcome};
 
@@ -161,21 +167,39 @@ pub struct Store {
     size_bytes: Arc<AtomicU64>,
     writes: TaskTracker,
     changed: Arc<Notify>,
+    /// Signs the head of the audit.
+    head_key: HeadKey,
 }
 
 impl Store {
     /// Opens the store at `url`, making it when it is not there.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
-        let database = Database::open(&Address::parse(url)?).await?;
+        Self::open_with(url, None).await
+    }
+
+    /// The same; the head of the audit is signed with `audit_key`, else with the key that lies
+    /// beside a SQLite store.
+    pub async fn open_with(url: &str, audit_key: Option<Secret>) -> Result<Self, StoreError> {
+        let address = Address::parse(url)?;
+        let database = Database::open(&address).await?;
         let epoch = database.epoch().await?.into();
         let (writes, changed) = (TaskTracker::new(), Arc::new(Notify::new()));
         let size_bytes = Arc::new(AtomicU64::new(database.size_bytes().await?));
+        let head_key = head_key(&address, audit_key, true)?;
+        let chained = database.chain(&head_key).await?;
+        if chained > 0 {
+            tracing::warn!(
+                rows = chained,
+                "rows of the audit from before are chained now"
+            );
+        }
         Ok(Self {
             database,
             epoch,
             size_bytes,
             writes,
             changed,
+            head_key,
         })
     }
 
@@ -244,6 +268,16 @@ impl Store {
         self.writes.close();
         self.writes.wait().await;
         self.database.close().await;
+    }
+}
+
+/// The key of the audit's head: the one given, else the file beside a SQLite store, which is made
+/// if it may be.
+fn head_key(address: &Address, given: Option<Secret>, make: bool) -> Result<HeadKey, StoreError> {
+    match (given, address) {
+        (Some(key), _) => Ok(HeadKey::new(Some(key))),
+        (None, Address::Sqlite(path)) => sqlite::head_key(path, make),
+        (None, Address::Postgres(_)) => Ok(HeadKey::default()),
     }
 }
 

@@ -6,6 +6,7 @@
 //! never wait without an end: every statement has a limit at the server and one at this side.
 
 mod alerts;
+mod audit;
 mod changes;
 mod drills;
 pub(super) mod live;
@@ -24,7 +25,8 @@ use sqlx::postgres::PgRow;
 use tokio::sync::Mutex;
 
 use super::address::Server;
-use super::{AuditRow, Generation, StoreError, Stored};
+use super::{AuditEntry, AuditRow, Generation, StoreError, Stored};
+pub(super) use audit::Snapshot;
 use open::{STORE, prepare};
 use pool::{Pool, bounded};
 
@@ -163,6 +165,15 @@ fn audit_row(row: &PgRow) -> Result<AuditRow, StoreError> {
         comment: row.try_get(8)?,
         request_id: row.try_get(9)?,
         operation: row.try_get::<Option<String>, _>(10)?.unwrap_or_default(),
+    })
+}
+
+fn audit_entry(row: &PgRow) -> Result<AuditEntry, StoreError> {
+    Ok(AuditEntry {
+        id: number(row, 11)?,
+        row: audit_row(row)?,
+        previous: row.try_get(12)?,
+        digest: row.try_get(13)?,
     })
 }
 

@@ -6,6 +6,7 @@
 //! transaction across anything but statements.
 
 mod alerts;
+mod audit;
 mod backup;
 mod changes;
 mod drills;
@@ -24,11 +25,12 @@ use sqlx::sqlite::{
 use sqlx::{Row as _, SqlitePool};
 
 use super::open::{STORE, classify, inspect, make_file, migrate};
-use super::{AuditRow, Generation, StoreError, Stored};
+use super::{AuditEntry, AuditRow, Generation, StoreError, Stored};
 
+pub(super) use audit::Snapshot;
 use backup::Lock;
 pub use backup::{Backup, Restored};
-pub(super) use backup::{backup, restore};
+pub(super) use backup::{backup, head_key, restore};
 
 /// Longest wait for another process's lock.
 const BUSY_MAX: Duration = Duration::from_secs(5);
@@ -205,6 +207,15 @@ fn audit_row(row: &SqliteRow) -> Result<AuditRow, StoreError> {
         comment: row.try_get(8)?,
         request_id: row.try_get(9)?,
         operation: row.try_get::<Option<String>, _>(10)?.unwrap_or_default(),
+    })
+}
+
+fn audit_entry(row: &SqliteRow) -> Result<AuditEntry, StoreError> {
+    Ok(AuditEntry {
+        id: number(row, 11)?,
+        row: audit_row(row)?,
+        previous: row.try_get(12)?,
+        digest: row.try_get(13)?,
     })
 }
 

@@ -104,11 +104,11 @@ impl Store {
             return Err(StoreError::Closed);
         }
         let (database, changed) = (self.database.clone(), Arc::clone(&self.changed));
-        let size = Arc::clone(&self.size_bytes);
+        let (size, key) = (Arc::clone(&self.size_bytes), self.head_key.clone());
         let mut audit = audit.storable();
         audit.operation = uuid::Uuid::now_v7().to_string();
         let write = self.writes.spawn(async move {
-            let outcome = database.transact(&rows, audit).await;
+            let outcome = database.transact(&rows, audit, &key).await;
             if matches!(
                 outcome,
                 Ok(Outcome::Kept(_)) | Err(StoreError::Unknown { .. })

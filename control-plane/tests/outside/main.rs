@@ -11,6 +11,7 @@ mod access;
 mod advice;
 mod alerts;
 mod breaker;
+mod chain;
 mod changes;
 mod contract;
 mod contradictions;

@@ -45,6 +45,7 @@ pub(crate) fn config(folder: &Path) -> Config {
         dashboard: "127.0.0.1:0".parse().unwrap(),
         no_login: false,
         admin_token: Some(Secret::new(TOKEN).unwrap()),
+        audit_key: None,
         gateway_token: None,
         import: None,
         import_document: None,

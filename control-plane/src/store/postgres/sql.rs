@@ -85,15 +85,20 @@ statements! {
          COALESCE(generation_after, 0), differences, comment, request_id, operation \
          FROM bulkhead.audit WHERE operation = $1";
     LAST_AUDIT = "SELECT id, digest FROM bulkhead.audit ORDER BY id DESC LIMIT 1";
+    SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    AUDIT_AFTER = "SELECT at, action, subject, who, origin, generation_before, \
+         COALESCE(generation_after, 0), differences, comment, request_id, operation, \
+         id, previous, digest \
+         FROM bulkhead.audit WHERE id > $1 ORDER BY id LIMIT $2";
+    LAST_CHAINED = "SELECT id, digest FROM bulkhead.audit WHERE digest <> '' ORDER BY id DESC LIMIT 1";
+    CHAIN = "UPDATE bulkhead.audit SET previous = $1, digest = $2 WHERE id = $3";
     ADD_GENERATION = "INSERT INTO bulkhead.generations \
          (number, document, digest, author, comment, source, created_at) \
          VALUES ($1, $2, $3, $4, $5, $6, $7)";
-    /// The sequence follows, for builds that let it number the rows.
     ADD_AUDIT = "INSERT INTO bulkhead.audit (id, at, action, subject, who, origin, \
          generation_before, generation_after, differences, comment, request_id, operation, \
          previous, digest) \
-         VALUES (setval(pg_get_serial_sequence('bulkhead.audit', 'id'), $1), $2, $3, $4, $5, $6, \
-         $7, NULLIF($8, 0), $9, $10, $11, $12, $13, $14)";
+         VALUES ($1, $2, $3, $4, $5, $6, $7, NULLIF($8, 0), $9, $10, $11, $12, $13, $14)";
     FACT = "SELECT value FROM bulkhead.meta WHERE key = $1";
     META = "SELECT key, value FROM bulkhead.meta WHERE starts_with(key, $1) \
          ORDER BY key COLLATE \"C\"";

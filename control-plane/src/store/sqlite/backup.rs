@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, Row as _};
+use wire::Secret;
 
 use super::{BUSY_MAX, Database, number, sql};
+use crate::store::head::HeadKey;
 use crate::store::open::{STORE, applied, classify, inspect, make_file};
 use crate::store::{AuditRow, Facts, StoreError, restored_note};
 
@@ -74,7 +76,8 @@ pub(in crate::store) async fn restore(
     let part = beside(path, &format!("part-{}", std::process::id()));
     let restored = async {
         copy(from, &part).await?;
-        let (newest, epoch) = note(&part, from, at).await?;
+        let key = head_key(path, true)?;
+        let (newest, epoch) = note(&part, from, at, &key).await?;
         let kept = put_aside(path, at).await?;
         std::fs::rename(&part, path).map_err(failed(path))?;
         sync_folder(path)?;
@@ -141,9 +144,15 @@ async fn copy(path: &Path, to: &Path) -> Result<Backup, StoreError> {
 }
 
 /// Brings a copy to what this build needs, and notes in it what it is.
-async fn note(part: &Path, from: &Path, at: &str) -> Result<(u64, String), StoreError> {
+async fn note(
+    part: &Path,
+    from: &Path,
+    at: &str,
+    key: &HeadKey,
+) -> Result<(u64, String), StoreError> {
     let database = Database::open(part).await?;
     let noted = async {
+        database.chain(key).await?;
         let newest = database.newest_number().await?;
         let note = restored_note(newest, at, &from.display().to_string());
         let (name, value) = note.fact;
@@ -152,7 +161,7 @@ async fn note(part: &Path, from: &Path, at: &str) -> Result<(u64, String), Store
             operation: uuid::Uuid::now_v7().to_string(),
             ..note.audit.storable()
         };
-        database.transact(&facts, audit).await?;
+        database.transact(&facts, audit, key).await?;
         Ok((newest, database.epoch().await?))
     };
     let noted = noted.await;
@@ -201,6 +210,34 @@ async fn fold(path: &Path) -> Result<(), StoreError> {
     connection.close().await?;
     folded?;
     Ok(())
+}
+
+/// The key of the audit's head: it lies beside the file and is in no copy of it, so that who
+/// changes a copy cannot sign it.
+pub(in crate::store) fn head_key(path: &Path, make: bool) -> Result<HeadKey, StoreError> {
+    let name = with(path, "-audit-key");
+    let wrong = |error: wire::SecretError| failed(&name)(std::io::Error::other(error));
+    match std::fs::metadata(&name) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Ok(_) | Err(_) => return Ok(HeadKey::new(Some(Secret::from_file(&name).map_err(wrong)?))),
+    }
+    if !make {
+        return Ok(HeadKey::default());
+    }
+    let key = Secret::random().map_err(wrong)?;
+    let part = with(&name, &format!(".part-{}", uuid::Uuid::now_v7()));
+    make_file(&part)?;
+    let written = std::fs::write(&part, key.expose())
+        .and_then(|()| File::open(&part)?.sync_all())
+        // Of several that begin at once the first one's is everybody's.
+        .and_then(|()| std::fs::hard_link(&part, &name));
+    remove(&part);
+    match written {
+        Ok(()) => sync_folder(&name)?,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed(&name)(error)),
+    }
+    Ok(HeadKey::new(Some(Secret::from_file(&name).map_err(wrong)?)))
 }
 
 /// A lock beside the file, because closing the file itself would take SQLite's own locks away.

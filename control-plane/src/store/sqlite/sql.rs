@@ -26,6 +26,13 @@ statements! {
          COALESCE(generation_after, 0), differences, comment, request_id, operation \
          FROM audit WHERE operation = ?";
     LAST_AUDIT = "SELECT id, digest FROM audit ORDER BY id DESC LIMIT 1";
+    SNAPSHOT = "BEGIN";
+    AUDIT_AFTER = "SELECT at, action, subject, who, origin, generation_before, \
+         COALESCE(generation_after, 0), differences, comment, request_id, operation, \
+         id, previous, digest \
+         FROM audit WHERE id > ? ORDER BY id LIMIT ?";
+    LAST_CHAINED = "SELECT id, digest FROM audit WHERE digest <> '' ORDER BY id DESC LIMIT 1";
+    CHAIN = "UPDATE audit SET previous = ?, digest = ? WHERE id = ?";
     ADD_GENERATION = "INSERT INTO generations \
          (number, document, digest, author, comment, source, created_at) \
          VALUES (?, ?, ?, ?, ?, ?, ?)";

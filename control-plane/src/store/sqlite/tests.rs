@@ -5,6 +5,7 @@ use sqlx::{Executor as _, Row as _};
 
 use super::*;
 use crate::store::NewGeneration;
+use crate::store::head::HeadKey;
 use crate::store::write::{Append, Outcome};
 
 async fn database() -> (tempfile::TempDir, Database) {
@@ -32,7 +33,10 @@ fn new(document: String) -> NewGeneration {
 async fn append(database: &Database, new: &NewGeneration, seen: u64) -> Result<u64, StoreError> {
     let (new, mut audit) = new.clone().with_audit();
     audit.operation = uuid::Uuid::now_v7().to_string();
-    match database.transact(&Append { new, seen }, audit).await? {
+    match database
+        .transact(&Append { new, seen }, audit, &HeadKey::default())
+        .await?
+    {
         Outcome::Kept(row) => Ok(row.generation_after),
         Outcome::Not(newest) => unreachable!("{newest}"),
     }

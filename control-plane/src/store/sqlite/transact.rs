@@ -4,10 +4,12 @@
 //! SQLite has rolled back by itself, which the library's own transaction does not know, and its
 //! connection would be of no use for good. It must never give back a connection in doubt.
 
+use sqlx::sqlite::SqliteRow;
 use sqlx::{Executor as _, Row as _, SqliteConnection};
 
-use super::{Database, audit_row, number, signed, sql};
-use crate::store::audit::Last;
+use super::{Database, audit_entry, audit_row, number, signed, sql};
+use crate::store::audit::{CHAINED_AT_ONCE_MAX, Last};
+use crate::store::head::{HEAD, HeadKey, Next};
 use crate::store::write::{Append, Outcome, Rows};
 use crate::store::{AuditRow, StoreError};
 
@@ -16,10 +18,11 @@ impl Database {
         &self,
         rows: &W,
         mut audit: AuditRow,
+        key: &HeadKey,
     ) -> Result<Outcome<W::No>, StoreError> {
         let mut connection = self.writer.acquire().await?;
         connection.execute(sql::BEGIN).await?;
-        let end = match within(&mut connection, rows, &mut audit).await {
+        let end = match within(&mut connection, rows, &mut audit, key).await {
             Ok(Ok(())) => match connection.execute(sql::COMMIT).await {
                 Ok(_) => return Ok(Outcome::Kept(Box::new(audit))),
                 Err(error) => Err(error.into()),
@@ -32,6 +35,31 @@ impl Database {
             connection.close_on_drop();
         }
         end
+    }
+
+    /// Chains rows that a build from before wrote; how many.
+    pub(in crate::store) async fn chain(&self, key: &HeadKey) -> Result<u64, StoreError> {
+        let unchained = last(&mut *self.readers.acquire().await?, sql::LAST_AUDIT).await?;
+        if unchained.id == 0 || !unchained.digest.is_empty() {
+            return Ok(0);
+        }
+        let mut connection = self.writer.acquire().await?;
+        let mut all = 0;
+        loop {
+            connection.execute(sql::BEGIN).await?;
+            let count = match chain_some(&mut connection, key).await {
+                Ok(count) => count,
+                Err(error) => {
+                    connection.close_on_drop();
+                    return Err(error);
+                }
+            };
+            connection.execute(sql::COMMIT).await?;
+            all += count;
+            if count == 0 {
+                return Ok(all);
+            }
+        }
     }
 
     /// The audit row of an operation.
@@ -51,11 +79,12 @@ async fn within<W: Rows<SqliteConnection>>(
     connection: &mut SqliteConnection,
     rows: &W,
     audit: &mut AuditRow,
+    key: &HeadKey,
 ) -> Result<Result<(), W::No>, StoreError> {
     if let Err(no) = rows.put(connection, audit).await? {
         return Ok(Err(no));
     }
-    insert_audit(connection, audit).await?;
+    insert_audit(connection, audit, key).await?;
     Ok(Ok(()))
 }
 
@@ -64,26 +93,45 @@ async fn newest(connection: &mut SqliteConnection) -> Result<u64, StoreError> {
     number(&row, 0)
 }
 
-/// The row after the one that is there, chained to it.
+/// The row after the one that is there, chained to it, and the head that says so.
 async fn insert_audit(
     connection: &mut SqliteConnection,
     row: &mut AuditRow,
+    key: &HeadKey,
 ) -> Result<(), StoreError> {
     if (row.generation_before, row.generation_after) == (0, 0) {
         let newest = newest(connection).await?;
         (row.generation_before, row.generation_after) = (newest, newest);
     }
-    let last = sqlx::query(sql::LAST_AUDIT)
-        .fetch_optional(&mut *connection)
-        .await?;
-    let last = match last {
-        Some(row) => Last {
-            id: number(&row, 0)?,
-            digest: row.try_get(1)?,
-        },
-        None => Last::default(),
-    };
-    let id = last.id.checked_add(1).ok_or(StoreError::Row("audit.id"))?;
+    let mut end = last(connection, sql::LAST_AUDIT).await?;
+    if end.id > 0 && end.digest.is_empty() {
+        // A build from before writes to the same tables.
+        while chain_some(connection, key).await? > 0 {}
+        end = last(connection, sql::LAST_AUDIT).await?;
+    }
+    let head = sqlx::query(sql::FACT).bind(HEAD);
+    let head = head.fetch_optional(&mut *connection).await?;
+    let head: Option<String> = head.map(|row| row.try_get(0)).transpose()?;
+    let Next {
+        mut from,
+        complaint,
+    } = key.next(end, head.as_deref(), &row.at);
+    if let Some(mut told) = complaint {
+        let generations = (row.generation_before, row.generation_after);
+        (told.generation_before, told.generation_after) = generations;
+        from = add(connection, &told, &from).await?;
+    }
+    let end = add(connection, row, &from).await?;
+    put_head(connection, key, end, &row.at).await
+}
+
+async fn add(
+    connection: &mut SqliteConnection,
+    row: &AuditRow,
+    from: &Last,
+) -> Result<Last, StoreError> {
+    let id = from.id.checked_add(1).ok_or(StoreError::Row("audit.id"))?;
+    let digest = row.digest(id, &from.digest);
     sqlx::query(sql::ADD_AUDIT)
         .bind(signed(id)?)
         .bind(&row.at)
@@ -97,11 +145,68 @@ async fn insert_audit(
         .bind(&row.comment)
         .bind(&row.request_id)
         .bind(row.operation())
-        .bind(&last.digest)
-        .bind(row.digest(id, &last.digest))
+        .bind(&from.digest)
+        .bind(&digest)
         .execute(connection)
         .await?;
+    tracing::info!(audit.id = id, audit.digest = digest, "audited");
+    Ok(Last { id, digest })
+}
+
+async fn put_head(
+    connection: &mut SqliteConnection,
+    key: &HeadKey,
+    end: Last,
+    at: &str,
+) -> Result<(), StoreError> {
+    let head = key.sign(end.id, end.digest, at.to_owned());
+    let head = serde_json::to_string(&head).map_err(|_| StoreError::Row("meta.audit/head"))?;
+    let put = sqlx::query(sql::PUT_META).bind(HEAD).bind(head);
+    put.execute(connection).await?;
     Ok(())
+}
+
+async fn last(connection: &mut SqliteConnection, sql: &'static str) -> Result<Last, StoreError> {
+    let row = sqlx::query(sql).fetch_optional(connection).await?;
+    let last = |row: SqliteRow| -> Result<Last, StoreError> {
+        Ok(Last {
+            id: number(&row, 0)?,
+            digest: row.try_get(1)?,
+        })
+    };
+    Ok(row.map(last).transpose()?.unwrap_or_default())
+}
+
+/// Chains some of the rows that have no digest yet; how many.
+async fn chain_some(connection: &mut SqliteConnection, key: &HeadKey) -> Result<u64, StoreError> {
+    let mut end = last(connection, sql::LAST_CHAINED).await?;
+    let rows = sqlx::query(sql::AUDIT_AFTER)
+        .bind(signed(end.id)?)
+        .bind(i64::from(CHAINED_AT_ONCE_MAX))
+        .fetch_all(&mut *connection)
+        .await?;
+    let mut at = String::new();
+    let mut count = 0;
+    for row in &rows {
+        let entry = audit_entry(row)?;
+        let digest = entry.row.digest(entry.id, &end.digest);
+        sqlx::query(sql::CHAIN)
+            .bind(&end.digest)
+            .bind(&digest)
+            .bind(signed(entry.id)?)
+            .execute(&mut *connection)
+            .await?;
+        end = Last {
+            id: entry.id,
+            digest,
+        };
+        at = entry.row.at;
+        count += 1;
+    }
+    if count > 0 {
+        put_head(connection, key, end, &at).await?;
+    }
+    Ok(count)
 }
 
 impl Rows<SqliteConnection> for Append {
