@@ -255,7 +255,8 @@ async fn every_way(victim: &mut Victim, k: u64) {
         );
         let next = k + 1;
         let sql = format!(
-            "UPDATE @audit SET id = -1 WHERE id = {k}; UPDATE @audit SET id = {k} WHERE id = {next}; \
+            "UPDATE @audit SET id = -1 WHERE id = {k}; \
+             UPDATE @audit SET id = {k} WHERE id = {next}; \
              UPDATE @audit SET id = {next} WHERE id = -1"
         );
         assert_eq!(

@@ -90,7 +90,8 @@ statements! {
          COALESCE(generation_after, 0), differences, comment, request_id, operation, \
          id, previous, digest \
          FROM bulkhead.audit WHERE id > $1 ORDER BY id LIMIT $2";
-    LAST_CHAINED = "SELECT id, digest FROM bulkhead.audit WHERE digest <> '' ORDER BY id DESC LIMIT 1";
+    LAST_CHAINED = "SELECT id, \
+         digest FROM bulkhead.audit WHERE digest <> '' ORDER BY id DESC LIMIT 1";
     CHAIN = "UPDATE bulkhead.audit SET previous = $1, digest = $2 WHERE id = $3";
     ADD_GENERATION = "INSERT INTO bulkhead.generations \
          (number, document, digest, author, comment, source, created_at) \
