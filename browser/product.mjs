@@ -21,10 +21,10 @@ export async function eventually(probe, what) {
 }
 
 /** One request; `{status, headers, text}`. */
-export function ask(address, target) {
+export function ask(address, target, headers = {}) {
   const [host, port] = address.split(':');
   return new Promise((resolve, reject) => {
-    const request = http.get({ host, port, path: target, agent: false }, (answer) => {
+    const request = http.get({ host, port, path: target, headers, agent: false }, (answer) => {
       const parts = [];
       answer.on('data', (part) => parts.push(part));
       answer.on('end', () => resolve({
@@ -51,14 +51,10 @@ async function upstream() {
   };
 }
 
-/** The product with the two routes `a` (limit 1) and `b`; stop it with `stop()`. `env` is added to its environment. */
-export async function start(env = {}) {
-  const folder = mkdtempSync(path.join(tmpdir(), 'bulkhead-browser-'));
-  const stub = await upstream();
-  const policy = path.join(folder, 'policy.toml');
-  writeFileSync(policy, `schema = 1
+/** The two routes `a` (limit 1) and `b`, and one in shadow. */
+const routes = (url) => `schema = 1
 [upstreams.main]
-endpoints = ["${stub.url}"]
+endpoints = ["${url}"]
 [[routes]]
 id = "a"
 path = "/a"
@@ -75,7 +71,14 @@ id = "watched"
 path = "/watched"
 upstream = "main"
 compartment = { limit = 1, mode = "shadow" }
-`);
+`;
+
+/** The product with the policy that `text` makes of the upstream's URL; stop it with `stop()`. `env` is added to its environment. */
+export async function start(env = {}, text = routes) {
+  const folder = mkdtempSync(path.join(tmpdir(), 'bulkhead-browser-'));
+  const stub = await upstream();
+  const policy = path.join(folder, 'policy.toml');
+  writeFileSync(policy, text(stub.url));
   const ready = path.join(folder, 'ready.json');
   const log = [];
   const child = spawn(binary, ['up', '--no-login', '--policy', policy, '--data-dir', path.join(folder, 'data'),

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::args_changes::ChangesArgs;
+use crate::args_tenant::TenantArgs;
 use crate::args_tools::{
     AdviceArgs, ApplyArgs, CheckArgs, ClientArgs, DemoArgs, DiffArgs, DrillArgs, FleetArgs,
     GetArgs, HealthArgs, RollbackArgs, TokenArgs, TopArgs, WhatIfArgs,
@@ -73,6 +74,8 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     /// Ask a URL, such as a gateway's /readyz: exit 0 when the answer is 2xx
     Health(HealthArgs),
+    /// List, make, change and take away tenants and their API keys
+    Tenant(TenantArgs),
     /// Work with tokens of gateways, and with API keys
     Token(TokenArgs),
     /// Print the version

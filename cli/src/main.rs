@@ -5,6 +5,7 @@
 
 mod args;
 mod args_changes;
+mod args_tenant;
 mod args_tools;
 mod audit;
 mod check;
@@ -72,6 +73,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Restore(args) => store::restore(&args),
         Command::Audit(args) => audit::run(args.command),
         Command::Health(args) => tools::health(&args),
+        Command::Tenant(args) => remote::tenant(&args),
         Command::Token(args) => tools::token(args.command),
         Command::Version => tools::version(),
         Command::Completion { shell } => tools::completion(shell),

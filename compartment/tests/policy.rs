@@ -1135,3 +1135,58 @@ fn an_upstream_tells_all_that_is_wrong_with_it_at_once() {
         assert!(told.contains(&format!("upstreams.main.{at}")), "{told:?}");
     }
 }
+
+#[test]
+fn what_is_said_of_a_key_belongs_to_one_of_the_list() {
+    let digest = "ab".repeat(32);
+    let tenant = |keys: &str| {
+        let tenant = format!("{{ limit = 1, api_keys = [\"sha256:{digest}\"], keys = {keys} }}");
+        with("/tenants/zeta", &tenant)
+    };
+    let id = "ab".repeat(8);
+    let policy = accepted(&tenant(&format!(
+        "{{ {id} = {{ label = \"ci\", ending = \"wxyz\", created = \"2026-07-01T12:00:00Z\", \
+         expires = \"1970-01-02T00:00:00Z\" }} }}"
+    )));
+    let zeta = policy.tenants.iter().find(|one| one.id.as_str() == "zeta");
+    assert_eq!(zeta.unwrap().expiring, [([0xab; 32], 86_400)]);
+    let at = format!("tenants.zeta.keys.{id}");
+    for (note, at, value, words) in [
+        ("{ label = \"\" }", format!("{at}.label"), "\"\"", "1 to 64"),
+        (
+            "{ ending = \"xyz\" }",
+            format!("{at}.ending"),
+            "\"xyz\"",
+            "last 4",
+        ),
+        (
+            "{ expires = \"soon\" }",
+            format!("{at}.expires"),
+            "\"soon\"",
+            "moment in UTC",
+        ),
+        (
+            "{ created = 7 }",
+            format!("{at}.created"),
+            "7",
+            "must be text",
+        ),
+        (
+            "{ expire = \"x\" }",
+            format!("{at}.expire"),
+            "\"x\"",
+            "`expires`",
+        ),
+    ] {
+        refused(
+            &tenant(&format!("{{ {id} = {note} }}")),
+            &at,
+            value,
+            &[words],
+        );
+    }
+    let other = "cd".repeat(8);
+    let at = format!("tenants.zeta.keys.{other}");
+    let document = tenant(&format!("{{ {other} = {{ }} }}"));
+    refused(&document, &at, "{ }", &["names no key of api_keys"]);
+}

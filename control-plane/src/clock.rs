@@ -17,6 +17,11 @@ pub(crate) fn unix_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
 
+/// The wall clock.
+pub(crate) fn timestamp() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
+
 /// The wall clock as people and stores write it: UTC, ISO 8601, milliseconds.
 pub(crate) fn utc() -> String {
     format!("{:.3}", jiff::Timestamp::now())

@@ -81,6 +81,9 @@ fn rules(error: LimitsError) -> String {
             lines.join("\n")
         }
         error @ (LimitsError::UnknownKey { .. }
+        | LimitsError::UnknownEntry { .. }
+        | LimitsError::Exists { .. }
+        | LimitsError::InUse { .. }
         | LimitsError::NotSettable { .. }
         | LimitsError::UnknownGeneration(_)
         | LimitsError::MovedOn { .. }

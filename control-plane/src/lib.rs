@@ -42,6 +42,7 @@ mod state;
 pub mod store;
 mod stream;
 mod taken;
+mod tenants;
 mod tls;
 mod watched;
 
@@ -352,6 +353,7 @@ async fn open(
         drills: drills::Drills::open(store.clone()).await,
         orders: orders::Orders::open(store.clone()).await?,
         made: pages::Made::default(),
+        made_keys: pages::Made::default(),
         auth: Arc::new(auth::Auth::new(config.no_login, config.admin_token.clone())),
         store,
         rollout,

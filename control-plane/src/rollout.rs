@@ -10,7 +10,7 @@ mod stage;
 mod staged;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use compartment::policy::{Fault, Policy, Value};
@@ -21,6 +21,7 @@ use wire::parts::Parts;
 use crate::clock;
 use crate::fleet::Wanted;
 use crate::store::{Generation, Store, StoreError, Stored};
+use crate::tenants::ByName;
 
 use lineage::Lineage;
 pub(crate) use stage::Answered;
@@ -44,9 +45,34 @@ pub struct Published {
     pub parts: Arc<Parts>,
     /// The document checked; an older build may have stored what this one refuses.
     pub policy: Result<Policy, Vec<Fault>>,
+    by_name: OnceLock<Arc<ByName>>,
 }
 
 impl Published {
+    /// A generation that was just stored, already read.
+    pub(crate) fn written(
+        about: Generation,
+        epoch: &str,
+        document: Value,
+        parts: Parts,
+        policy: Policy,
+    ) -> Self {
+        Self {
+            about,
+            epoch: epoch.to_owned(),
+            document,
+            parts: Arc::new(parts),
+            policy: Ok(policy),
+            by_name: OnceLock::new(),
+        }
+    }
+
+    /// The policy and its tenants by name; `None` for a policy that this build refuses.
+    pub(crate) fn tenants(&self) -> Option<(&Policy, &ByName)> {
+        let policy = self.policy.as_ref().ok()?;
+        Some((policy, self.by_name.get_or_init(|| ByName::of(policy))))
+    }
+
     /// Reads what the store holds.
     pub(crate) fn read(stored: Stored, epoch: &str) -> Result<Self, StoreError> {
         let Stored {
@@ -62,6 +88,7 @@ impl Published {
             document,
             parts: Arc::new(Parts::of(json.into())),
             policy,
+            by_name: OnceLock::new(),
         })
     }
 }

@@ -58,7 +58,9 @@ pub struct AppState {
     pub(crate) orders: Orders,
     pub(crate) overrides: Overrides,
     /// Tokens between the form that made them and the page that shows them.
-    pub(crate) made: Made,
+    pub(crate) made: Made<web::MadeToken>,
+    /// API keys of tenants, the same way.
+    pub(crate) made_keys: Made<(String, web::MadeKey)>,
     pub(crate) auth: Arc<Auth>,
     pub(crate) gateway_token: Secret,
     /// Tasks of the gateways' streams; awaited when the process goes down.

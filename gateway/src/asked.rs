@@ -70,6 +70,7 @@ pub(crate) fn identify(
         host: head.host.as_deref(),
         path: &head.path,
         peer: visit.connection.peer().ip(),
+        unix_s: crate::clock::unix_s,
     };
     visit.who = policy.tenants.find(marks).map_err(|why| match why {
         NotLetIn::Unknown => Stop::from(Reason::TenantUnknown),

@@ -52,6 +52,11 @@ pub(crate) fn unix_us() -> u64 {
     whole_us(since)
 }
 
+/// The same in whole seconds.
+pub(crate) fn unix_s() -> u64 {
+    unix_us() / 1_000_000
+}
+
 /// The same in milliseconds.
 pub(crate) fn unix_ms() -> u64 {
     unix_us() / 1_000

@@ -47,6 +47,8 @@ pub(crate) struct Marks<'a> {
     /// Canonical.
     pub(crate) path: &'a str,
     pub(crate) peer: IpAddr,
+    /// Wall-clock seconds since 1970; asked for where a key that ends is offered.
+    pub(crate) unix_s: fn() -> u64,
 }
 
 /// The tenants of one policy, by everything that names them.
@@ -58,6 +60,8 @@ pub(crate) struct TenantTable {
     others: Vec<Other>,
     unknown: Option<Unknown>,
     by_key: HashMap<[u8; 32], usize>,
+    /// Keys that open nothing any more from this second since 1970 on.
+    ending: HashMap<[u8; 32], u64>,
     by_host: HashMap<Box<str>, usize>,
     by_id: HashMap<Name, usize>,
     traits: Vec<Traits>,
@@ -106,6 +110,7 @@ impl TenantTable {
             table
                 .by_key
                 .extend(tenant.api_keys.iter().map(|&key| (key, index)));
+            table.ending.extend(tenant.expiring.iter().copied());
             let hosts = tenant
                 .hosts
                 .iter()
@@ -160,7 +165,7 @@ impl TenantTable {
         let Some(unknown) = self.unknown else {
             return Ok(Who::Nobody);
         };
-        let found = match self.by_credentials(marks.headers)? {
+        let found = match self.by_credentials(marks)? {
             Some(tenant) => Some(tenant),
             None => self.by_others(marks)?,
         };
@@ -190,12 +195,19 @@ impl TenantTable {
 
     /// Every credential that is present must verify and name the same tenant. One header twice is
     /// ambiguous even then: an upstream may read either.
-    fn by_credentials(&self, headers: &HeaderMap) -> Result<Option<usize>, NotLetIn> {
+    fn by_credentials(&self, marks: Marks<'_>) -> Result<Option<usize>, NotLetIn> {
         let (mut tenant, mut repeated) = (None, false);
         for name in &self.credentials {
-            for (count, value) in headers.get_all(name).iter().enumerate() {
+            for (count, value) in marks.headers.get_all(name).iter().enumerate() {
                 let digest: [u8; 32] = Sha256::digest(value.as_bytes()).into();
                 let named = self.by_key.get(&digest).copied().ok_or(NotLetIn::Unknown)?;
+                if self
+                    .ending
+                    .get(&digest)
+                    .is_some_and(|end| (marks.unix_s)() >= *end)
+                {
+                    return Err(NotLetIn::Unknown);
+                }
                 if count >= CREDENTIALS_MAX || tenant.is_some_and(|tenant| tenant != named) {
                     return Err(NotLetIn::Unknown);
                 }
@@ -308,6 +320,7 @@ mod tests {
             host: Some(host),
             path,
             peer,
+            unix_s: || 1_000,
         })
     }
 
@@ -317,6 +330,28 @@ mod tests {
     const ZETA: Outcome = Ok(Who::Tenant(1));
     const AMBIGUOUS: Result<Who, NotLetIn> = Err(NotLetIn::Ambiguous);
     const UNKNOWN: Outcome = Err(NotLetIn::Unknown);
+
+    #[test]
+    fn a_key_opens_nothing_from_its_end_on() {
+        let mut acme = tenant("acme");
+        acme.api_keys = vec![key("ended"), key("ends"), key("stays")];
+        acme.expiring = vec![(key("ended"), 1_000), (key("ends"), 1_001)];
+        let mut policy = policy(&[]);
+        policy.tenants = vec![acme];
+        policy.identify = Some(compartment::policy::Identify {
+            by: vec![Identifier::ApiKey {
+                header: "x-api-key".to_owned(),
+            }],
+            unknown: Unknown::Shared {
+                limit: compartment::Limit::UNLIMITED,
+            },
+        });
+        let table = TenantTable::new(&policy);
+        for (offered, outcome) in [("ended", UNKNOWN), ("ends", ACME), ("stays", ACME)] {
+            let found = find(&table, "", "/", &[("x-api-key", offered)]);
+            assert_eq!(found, outcome, "{offered}");
+        }
+    }
 
     #[test]
     fn a_field_that_names_another_tenant_goes_no_further() {

@@ -25,6 +25,7 @@ pub(crate) fn tenant(id: &str) -> Tenant {
         plan: None,
         limit: Limit::new(10).unwrap(),
         api_keys: Vec::new(),
+        expiring: Vec::new(),
         hosts: Vec::new(),
         suspended: false,
     }

@@ -21,6 +21,7 @@ const STYLE: &str = concat!(
     include_str!("../static/chart.css"),
     include_str!("../static/routes.css"),
     include_str!("../static/fleet.css"),
+    include_str!("../static/tenants.css"),
 );
 const SCRIPT: &str = include_str!("../static/live.js");
 const ICON: &str = include_str!("../static/icon.svg");

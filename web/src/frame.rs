@@ -171,6 +171,11 @@ impl Frame {
         self.here.starts_with("/compartments")
     }
 
+    /// True on the list of tenants and on the page of one.
+    pub fn is_tenants(&self) -> bool {
+        self.here.starts_with("/tenants")
+    }
+
     /// True on the Routes page, whatever it shows.
     pub fn is_routes(&self) -> bool {
         self.here == "/routes" || self.here.starts_with("/routes?")

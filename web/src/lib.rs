@@ -44,11 +44,15 @@ mod shadow;
 mod sign_in;
 mod state;
 mod surround;
+mod tenant;
+mod tenants;
+mod tenants_view;
 pub mod text;
 mod times;
 mod tried;
 pub mod url;
 mod watch;
+mod welcome;
 
 pub use self::alerts::{ALERTS_MAX, AlertCount, AlertRow, AlertsPage, Receivers, RuleRow};
 pub use self::compartment::{CompartmentPage, FindingRow, PARTS_MAX, Part, RejectedRow};
@@ -97,9 +101,15 @@ pub use shadow::{ShadowPage, WATCHES_MAX};
 pub use sign_in::SignIn;
 pub use state::State;
 pub use surround::{BreakerRow, RetryRow, Surround};
+pub use tenant::{KeyForm, KeyRow, MadeKey, TenantPage};
+pub use tenants::{
+    CROWDS_MAX, Crowd, TENANT_ROWS_MAX, TenantForm, TenantRow, TenantsPage, UnknownRow, Used,
+};
+pub use tenants_view::{TenantsOrder, TenantsView, TenantsWanted};
 pub use times::Times;
 pub use tried::{Tried, TriedStep, TryForm};
 pub use watch::{Beside, Next, Watch, Watched};
+pub use welcome::{Arrived, Step, Typed, WelcomePage};
 
 /// Stands between the parts of a fragment, so that a stream can leave out what did not move. No
 /// name can forge it: `<` is escaped everywhere.

@@ -35,7 +35,7 @@ impl Pager {
     }
 
     /// Rows of the pages before.
-    pub(crate) fn skipped(self) -> usize {
+    pub fn skipped(self) -> usize {
         self.page.saturating_sub(1).saturating_mul(self.rows_max)
     }
 

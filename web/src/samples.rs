@@ -21,6 +21,8 @@ mod over_time;
 mod overview;
 mod routes;
 mod shadow;
+mod tenants;
+mod welcome;
 
 #[cfg(test)]
 pub(crate) use list::list_rows;

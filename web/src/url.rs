@@ -23,6 +23,11 @@ pub fn compartment(key: &str) -> String {
     format!("/compartments/{}", encode(key))
 }
 
+/// The page of a tenant.
+pub fn tenant(id: &str) -> String {
+    format!("/tenants/{}", encode(id))
+}
+
 /// The advice for a compartment.
 pub fn advice(key: &str) -> String {
     with_query("/advice", &[("key", key)])

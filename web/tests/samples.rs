@@ -12,7 +12,8 @@ use std::path::Path;
 
 use web::{
     AdvicePage, AlertsPage, ChangePage, ChangesPage, CompartmentPage, FleetPage, GenerationPage,
-    ListPage, Overview, Problem, RoutesPage, ShadowPage, SignIn, Template,
+    ListPage, Overview, Problem, RoutesPage, ShadowPage, SignIn, Template, TenantPage, TenantsPage,
+    WelcomePage,
 };
 
 /// What makes inline script or style; the policy of the pages forbids it all.
@@ -78,6 +79,18 @@ fn rendered() -> Vec<(String, String)> {
     for (name, page) in RoutesPage::samples() {
         all.push((format!("routes_{name}"), page.render().unwrap()));
         all.push((format!("routes_{name}_fragment"), page.fragment().unwrap()));
+    }
+    for (name, page) in TenantsPage::samples() {
+        all.push((format!("tenants_{name}"), page.render().unwrap()));
+        all.push((format!("tenants_{name}_fragment"), page.fragment().unwrap()));
+    }
+    for (name, page) in TenantPage::samples() {
+        all.push((format!("tenant_{name}"), page.render().unwrap()));
+        all.push((format!("tenant_{name}_fragment"), page.fragment().unwrap()));
+    }
+    for (name, page) in WelcomePage::samples() {
+        all.push((format!("welcome_{name}"), page.render().unwrap()));
+        all.push((format!("welcome_{name}_fragment"), page.fragment().unwrap()));
     }
     for (name, page) in Problem::samples() {
         all.push((format!("problem_{name}"), page.render().unwrap()));

@@ -3,11 +3,13 @@
 //! Separate because it only lists. It must never add up what the control plane did not.
 
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::client::Client;
 use super::history::cell;
+use super::tenant;
 use crate::args::Format;
+use crate::args_tenant::{ListArgs, Sort};
 use crate::args_tools::{GetArgs, Listed};
 use crate::error::Failure;
 use crate::output::{self, Side, Table};
@@ -17,7 +19,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
     let said = match args.what {
         Listed::Compartments => client.json(Method::GET, "/compartments")?,
         Listed::Gateways => client.json(Method::GET, "/gateways")?,
-        Listed::Tenants => tenants(&client.json(Method::GET, "/policy")?),
+        Listed::Tenants => tenants(&client)?,
         Listed::Alerts => client.json(Method::GET, "/alerts")?,
         Listed::Findings => client.json(Method::GET, "/findings")?,
     };
@@ -27,7 +29,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
     let table = match args.what {
         Listed::Compartments => compartments(&said),
         Listed::Gateways => gateways(&said),
-        Listed::Tenants => tenant_table(&said),
+        Listed::Tenants => tenant::table(&said),
         Listed::Alerts => alerts(&said),
         Listed::Findings => findings(&said),
     };
@@ -180,47 +182,24 @@ fn alerts(said: &Value) -> Table {
     table
 }
 
-/// The tenants of a policy with their effective limits, without their keys.
-fn tenants(policy: &Value) -> Value {
-    let of = |table: &str, id: &str, name: &str| policy.get(table)?.get(id)?.get(name).cloned();
-    let all = policy.get("tenants").and_then(Value::as_object);
-    let list: Vec<Value> = all
-        .into_iter()
-        .flatten()
-        .map(|(id, tenant)| {
-            let plan = tenant.get("plan").and_then(Value::as_str);
-            let planned = plan.and_then(|plan| of("plans", plan, "limit"));
-            json!({
-                "id": id,
-                "plan": plan,
-                "limit": tenant.get("limit").cloned().or(planned),
-                "suspended": tenant.get("suspended").and_then(Value::as_bool).unwrap_or(false),
-            })
-        })
-        .collect();
-    Value::Array(list)
-}
-
-fn tenant_table(said: &Value) -> Table {
-    let mut table = Table::new(&[
-        ("id", Side::Left),
-        ("plan", Side::Left),
-        ("limit", Side::Right),
-        ("suspended", Side::Left),
-    ]);
-    for row in rows(said, "tenants") {
-        table.row(
-            ["id", "plan", "limit", "suspended"]
-                .iter()
-                .map(|n| cell(row, n))
-                .collect(),
-        );
-    }
-    table
+/// Every tenant, page after page, as a plain list.
+fn tenants(client: &Client) -> Result<Value, Failure> {
+    let all = ListArgs {
+        find: None,
+        plan: None,
+        suspended: false,
+        saturated: false,
+        sort: Sort::Id,
+        max: None,
+    };
+    let mut said = tenant::listed(client, &all)?;
+    Ok(said.get_mut("tenants").map_or(Value::Null, Value::take))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -244,22 +223,5 @@ mod tests {
         assert!(line("route/a").contains("12ms"), "{text}");
         assert!(line("route/b").contains("7 at 4"), "{text}");
         assert_eq!(line("route/silent").split_whitespace().count(), 2, "{text}");
-    }
-
-    #[test]
-    fn tenants_have_their_effective_limit_and_no_keys() {
-        let policy = json!({"plans": {"pro": {"limit": 50}}, "tenants": {
-            "acme": {"plan": "pro", "api_keys": ["sha256:00"]},
-            "beta": {"plan": "pro", "limit": 80, "suspended": true}}});
-        let list = tenants(&policy);
-        assert_eq!(
-            list[0],
-            json!({"id":"acme","plan":"pro","limit":50,"suspended":false})
-        );
-        assert_eq!(
-            list[1],
-            json!({"id":"beta","plan":"pro","limit":80,"suspended":true})
-        );
-        assert!(!tenant_table(&list).text().contains("sha256"));
     }
 }

@@ -1,5 +1,5 @@
 //! Clients of the control plane's API: `apply`, `diff`, `export`, `history`, `rollback`, `get`,
-//! `top`, `fleet`, `changes`.
+//! `top`, `fleet`, `changes`, `tenant`.
 //!
 //! Separate from the roles: these run, say something and end. They must never read the store of a
 //! control plane by another door than its API.
@@ -15,6 +15,7 @@ mod fleet;
 mod get;
 mod history;
 pub(crate) mod http;
+mod tenant;
 mod top;
 
 pub(crate) use advice::{run as advice, what_if};
@@ -25,6 +26,7 @@ pub(crate) use drill::run as drill;
 pub(crate) use fleet::{create as create_token, run as fleet, tokens};
 pub(crate) use get::run as get;
 pub(crate) use history::{list as history, rollback};
+pub(crate) use tenant::run as tenant;
 pub(crate) use top::run as top;
 
 use std::io::Read as _;

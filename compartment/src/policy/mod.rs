@@ -4,6 +4,7 @@
 //! keep every rule. [`check`] is the one way from a document to a [`Policy`]; it collects every
 //! error, each with path, value and rule. This module must never read a file or know a syntax.
 
+mod api_key;
 mod behaviour;
 mod breaker;
 mod cursor;
@@ -30,6 +31,7 @@ mod upstream;
 mod value;
 mod value_serde;
 
+pub use api_key::{KEY_ENDING_CHARS, KEY_ID_DIGITS, KEY_LABEL_CHARS_MAX, key_id, parse_moment};
 pub use behaviour::ATTEMPTS_MAX;
 pub use breaker::{BreakerRules, ForcedBreaker};
 pub use fallback::Fallback;
@@ -40,7 +42,7 @@ pub use path::{Path, Step};
 pub use route::ROUTES_MAX;
 pub use route_compartment::{QUEUE_MAX, compartment_keys, stream_keys};
 pub use scalar::{DURATION_MAX, decimal, parse_duration};
-pub use tenant::{PLANS_MAX, TENANTS_MAX};
+pub use tenant::{KEYS_PER_TENANT_MAX, PLANS_MAX, TENANTS_MAX};
 pub use text::{canonical_host, parse_endpoint, parse_network, request_path};
 pub use types::*;
 pub use upstream::UPSTREAMS_MAX;

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use super::api_key;
 use super::cursor::{Keys, Node, Place, Table};
 use super::fault::Faults;
 use super::named::{Names, each_named};
@@ -19,7 +20,9 @@ pub const PLANS_MAX: usize = 1000;
 /// The most tenants of a policy.
 pub const TENANTS_MAX: usize = 100_000;
 
-const KEYS_PER_TENANT_MAX: usize = 100;
+/// The most API keys of one tenant.
+pub const KEYS_PER_TENANT_MAX: usize = 100;
+
 const HOSTS_PER_TENANT_MAX: usize = 100;
 
 const PLAN_KEYS: Keys = Keys {
@@ -27,7 +30,7 @@ const PLAN_KEYS: Keys = Keys {
     unenforced: &[],
 };
 const TENANT_KEYS: Keys = Keys {
-    known: &["plan", "limit", "api_keys", "hosts", "suspended"],
+    known: &["plan", "limit", "api_keys", "keys", "hosts", "suspended"],
     unenforced: &[],
 };
 
@@ -85,6 +88,9 @@ pub(super) fn tenants(
             single_owner(node, &keys, &mut owners.keys, "key", faults)?;
             Some(keys)
         });
+        let expiring = table.or("keys", Vec::new(), faults, |node, faults| {
+            api_key::expiring(node, api_keys.as_deref()?, faults)
+        });
         let hosts = table.or("hosts", Vec::new(), faults, |node, faults| {
             let hosts = node.each(HOSTS_PER_TENANT_MAX, faults, host)?;
             single_owner(node, &hosts, &mut owners.hosts, "host", faults)?;
@@ -97,6 +103,7 @@ pub(super) fn tenants(
             plan,
             limit: limit?,
             api_keys: api_keys?,
+            expiring: expiring?,
             hosts: hosts?,
             suspended: suspended?,
         })

@@ -153,6 +153,8 @@ pub struct Tenant {
     pub limit: Limit,
     /// SHA-256 digests of its API keys.
     pub api_keys: Vec<[u8; 32]>,
+    /// Those of them that end, and when, in seconds since 1970.
+    pub expiring: Vec<([u8; 32], u64)>,
     /// Hosts, lower case, without port.
     pub hosts: Vec<String>,
     /// Every request is answered 403.

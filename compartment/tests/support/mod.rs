@@ -183,6 +183,7 @@ pub(crate) fn with_tenants(
         plan: None,
         limit: *limit,
         api_keys: Vec::new(),
+        expiring: Vec::new(),
         hosts: Vec::new(),
         suspended: false,
     };

@@ -294,6 +294,16 @@ impl Call {
         self
     }
 
+    /// The same of a write that makes something: 201 with this, 200 for a dry run.
+    pub(super) fn writes_new<T: ToSchema>(self, about: &'static str) -> Self {
+        self.header("If-Match", "Refuse when this generation is not the newest.")
+            .query("dry_run", Kind::Flag, "")
+            .creates::<T>(about)
+            .answers::<T>("Fine, for a dry run")
+            .accepts::<T>("Nothing is stored: it waits for another person's approval")
+            .etag()
+    }
+
     /// What every write to the policy has in common.
     pub(super) fn writes_policy(self) -> Self {
         self.header("If-Match", "Refuse when this generation is not the newest.")

@@ -145,7 +145,7 @@ pub(super) async fn change(
     Ok(policy::answer(&accepted))
 }
 
-fn fields(body: Value) -> Result<Fields, Problem> {
+pub(super) fn fields(body: Value) -> Result<Fields, Problem> {
     let Value::Table(entries) = body else {
         return Err(Problem::invalid(
             "",

@@ -53,6 +53,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Path<String> {
     }
 }
 
+impl<S: Send + Sync> FromRequestParts<S> for Path<(String, String)> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let two = axum::extract::Path::<(String, String)>::from_request_parts(parts, state).await;
+        let refused = |_| Problem::bad_request("the path must be UTF-8 once it is decoded");
+        two.map(|axum::extract::Path(two)| Self(two))
+            .map_err(refused)
+    }
+}
+
 /// A JSON body, and the place that it takes until it is dropped.
 pub(super) struct Json {
     pub(super) value: Value,

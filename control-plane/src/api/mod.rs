@@ -14,17 +14,22 @@ mod changes_told;
 mod compartments;
 mod describe;
 pub(crate) mod drills;
+mod entries;
 mod events;
 mod gateways;
 mod generations;
 mod input;
 mod overrides;
+mod plans;
 mod points;
 mod policy;
 mod problem;
 pub(crate) mod series;
 mod settings;
 mod shown;
+mod tenant_keys;
+mod tenants;
+mod tenants_query;
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -66,6 +71,10 @@ fn calls() -> Vec<Call> {
     all.extend(events::calls());
     all.extend(gateways::calls());
     all.extend(alerts::calls());
+    all.extend(tenants::calls());
+    all.extend(entries::calls());
+    all.extend(tenant_keys::calls());
+    all.extend(plans::calls());
     all
 }
 

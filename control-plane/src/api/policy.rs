@@ -165,6 +165,6 @@ pub(super) fn answer(accepted: &Accepted) -> Response {
     }
 }
 
-fn etag(generation: u64) -> HeaderValue {
+pub(super) fn etag(generation: u64) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{generation}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }

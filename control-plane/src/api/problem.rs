@@ -226,9 +226,11 @@ impl From<LimitsError> for Problem {
     fn from(error: LimitsError) -> Self {
         let detail = error.to_string();
         match error {
-            LimitsError::UnknownKey { .. } | LimitsError::UnknownGeneration(_) => {
-                Self::not_found(detail)
-            }
+            LimitsError::UnknownKey { .. }
+            | LimitsError::UnknownEntry { .. }
+            | LimitsError::UnknownGeneration(_) => Self::not_found(detail),
+            LimitsError::Exists { .. } => Self::new(StatusCode::CONFLICT, "exists", detail),
+            LimitsError::InUse { .. } => Self::new(StatusCode::CONFLICT, "in-use", detail),
             LimitsError::NotSettable { .. } => Self::invalid("", &detail),
             LimitsError::Invalid { faults } => {
                 let errors = faults.iter().map(fault).collect();

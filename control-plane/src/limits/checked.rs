@@ -10,7 +10,7 @@ use serde_json::json;
 use wire::document::Difference;
 use wire::parts::Parts;
 
-use super::{DIFFERENCES_MAX, Edit, LimitsError, target};
+use super::{DIFFERENCES_MAX, Edit, LimitsError, entry, target};
 use crate::linter::{self, Finding, Severity};
 use crate::rollout::Published;
 use crate::store::{Generation, StoreError};
@@ -44,13 +44,7 @@ impl Checked {
 
     /// As it is published once it is stored.
     pub(crate) fn publish(self, about: Generation, epoch: &str) -> Published {
-        Published {
-            about,
-            epoch: epoch.to_owned(),
-            document: self.document,
-            parts: Arc::new(self.parts),
-            policy: Ok(self.policy),
-        }
+        Published::written(about, epoch, self.document, self.parts, self.policy)
     }
 }
 
@@ -74,6 +68,7 @@ pub(crate) async fn check(
                 }
                 document
             }
+            Edit::Entry { named, id, entry } => entry::apply(before, named, &id, entry)?,
         };
         check_now(document, before)
     };

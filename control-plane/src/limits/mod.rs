@@ -5,6 +5,7 @@
 //! It must never store a document that a gateway of this build would refuse.
 
 mod checked;
+mod entry;
 mod made;
 mod target;
 
@@ -24,6 +25,7 @@ use crate::store::{AuditRow, Store, StoreError, Written};
 
 pub use checked::refuses;
 pub(crate) use checked::{Checked, check};
+pub use entry::{Asked, Entry, Named, NewKey};
 pub(crate) use made::{about, new_generation, read, write_first};
 pub(crate) use target::place;
 
@@ -103,6 +105,15 @@ pub enum LimitsError {
         /// Which.
         key: String,
     },
+    /// No such tenant, plan or key.
+    #[error("there is no {what} {id:?} in the policy")]
+    UnknownEntry { what: &'static str, id: String },
+    /// One of this name is there.
+    #[error("there is a {what} {id:?} already")]
+    Exists { what: &'static str, id: String },
+    /// A plan that would leave tenants without one.
+    #[error("plan {plan:?} stays: tenants that are on it: {tenants}")]
+    InUse { plan: String, tenants: usize },
     /// No such generation.
     #[error("there is no generation {0}")]
     UnknownGeneration(u64),
@@ -158,6 +169,12 @@ pub(crate) enum Edit {
     },
     /// Fields of several do.
     Several(Vec<(String, Vec<(String, Value)>)>),
+    /// One tenant or plan.
+    Entry {
+        named: Named,
+        id: String,
+        entry: Entry,
+    },
 }
 
 /// One change on its way.

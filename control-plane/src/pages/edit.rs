@@ -246,6 +246,9 @@ impl Change<'_> {
                 Ok((edit, StatusCode::PRECONDITION_FAILED))
             }
             error @ (LimitsError::UnknownKey { .. }
+            | LimitsError::UnknownEntry { .. }
+            | LimitsError::Exists { .. }
+            | LimitsError::InUse { .. }
             | LimitsError::NotSettable { .. }
             | LimitsError::UnknownGeneration(_)
             | LimitsError::TooManyOpen

@@ -3,10 +3,6 @@
 //! Separate page by page. What the gateways do comes from memory, so the page stands while the
 //! store does not. It must never show a token a second time.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::response::Response;
@@ -16,7 +12,6 @@ use web::{
     FLEET_ROWS_MAX, FleetPage, FleetRow, GatewayToken, HaltRow, MadeToken, TOKEN_ROWS_MAX,
     Template as _,
 };
-use wire::Secret;
 
 use super::edit::form;
 use super::frame::{Asked, moment};
@@ -28,47 +23,6 @@ use crate::fleet::GatewayView;
 use crate::orders::OrderError;
 use crate::rollout::Progress;
 use crate::state::AppState;
-
-/// Tokens that wait for the page that shows them.
-const MADE_MAX: usize = 16;
-/// How long one waits.
-const MADE_AGE_MAX: Duration = Duration::from_secs(60);
-
-/// Tokens between the form that made them and the page that shows them, once.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Made(Arc<Mutex<VecDeque<Waiting>>>);
-
-#[derive(Debug)]
-struct Waiting {
-    /// Who asks with it is shown the token.
-    ticket: Secret,
-    token: MadeToken,
-    until: Instant,
-}
-
-impl Made {
-    fn put(&self, token: MadeToken, now: Instant) -> Result<Secret, PageError> {
-        let ticket = Secret::random()?;
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.retain(|one| one.until > now);
-        if waiting.len() >= MADE_MAX {
-            waiting.pop_front();
-        }
-        waiting.push_back(Waiting {
-            ticket: ticket.clone(),
-            token,
-            until: now + MADE_AGE_MAX,
-        });
-        Ok(ticket)
-    }
-
-    fn take(&self, ticket: &str, now: Instant) -> Option<MadeToken> {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.retain(|one| one.until > now);
-        let at = waiting.iter().position(|one| one.ticket.matches(ticket))?;
-        waiting.remove(at).map(|one| one.token)
-    }
-}
 
 /// What the address asks for.
 #[derive(Debug, Default, Deserialize)]

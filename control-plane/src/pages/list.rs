@@ -192,7 +192,11 @@ async fn exported(
     made.await.ok()
 }
 
-fn file(made: Option<(String, usize)>, kind: &'static str, name: &'static str) -> Response {
+pub(super) fn file(
+    made: Option<(String, usize)>,
+    kind: &'static str,
+    name: &'static str,
+) -> Response {
     let Some((body, left_out)) = made else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
@@ -249,7 +253,7 @@ fn fields(row: &ListRow) -> impl Iterator<Item = (String, Json)> + use<> {
 
 /// One field of a line. A text that a spreadsheet would take for a formula is made one that it
 /// does not.
-fn cell(value: &Json) -> String {
+pub(super) fn cell(value: &Json) -> String {
     let text = match value {
         Json::Null => return String::new(),
         Json::String(text) => text,

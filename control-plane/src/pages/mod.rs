@@ -19,6 +19,7 @@ mod hour;
 mod ladder;
 mod list;
 mod live;
+mod made;
 mod on_the_way;
 mod over_time;
 mod overview;
@@ -27,8 +28,13 @@ mod readings;
 mod routes;
 mod shadow;
 mod sign_in;
+mod tenant;
+mod tenant_form;
+mod tenants;
+mod tenants_file;
 mod tried_words;
 mod undo;
+mod welcome;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
@@ -40,9 +46,9 @@ use crate::request_id::RequestId;
 use crate::state::AppState;
 
 pub(crate) use compartment::findings;
-pub(crate) use gateways::Made;
 pub(crate) use held::around;
 pub(crate) use live::PageStreams;
+pub(crate) use made::Made;
 pub(crate) use problem::PageError;
 pub(crate) use shadow::watches_of;
 pub(crate) use sign_in::redirect as redirect_to_sign_in;
@@ -64,6 +70,13 @@ fn views() -> Vec<Route> {
         Route::at("/compartments/{key}")
             .get(VIEWER, compartment::show)
             .post(OPERATOR, edit::change),
+        Route::at("/tenants")
+            .get(VIEWER, tenants::show)
+            .post(OPERATOR, tenants::create),
+        Route::at("/tenants/{id}")
+            .get(VIEWER, tenant::show)
+            .post(OPERATOR, tenant::change),
+        Route::at("/welcome").get(VIEWER, welcome::show),
         Route::at("/routes").get(VIEWER, routes::show),
         Route::at("/advice").get(VIEWER, advice::show),
         Route::at("/shadow").get(VIEWER, shadow::show),
@@ -95,6 +108,15 @@ fn others() -> Vec<Route> {
         Route::at("/gateways/tokens/revoke").post(ADMIN, gateways::revoke_token),
         Route::at("/gateways/try-again").post(OPERATOR, gateways::try_again),
         Route::at("/gateways/go-back").post(OPERATOR, gateways::go_back),
+        Route::at("/tenants/{id}/suspend").post(OPERATOR, tenant::suspend),
+        Route::at("/tenants/{id}/delete").post(OPERATOR, tenant::delete),
+        Route::at("/tenants/{id}/keys").post(OPERATOR, tenant::make_key),
+        Route::at("/tenants/{id}/keys/revoke").post(OPERATOR, tenant::revoke_key),
+        Route::at("/tenants.csv").get(VIEWER, tenants_file::csv),
+        Route::at("/tenants.json").get(VIEWER, tenants_file::json),
+        Route::at("/welcome/upstream").post(OPERATOR, welcome::upstream),
+        Route::at("/welcome/route").post(OPERATOR, welcome::route),
+        Route::at("/welcome/tenant").post(OPERATOR, welcome::tenant),
         Route::at("/compartments.csv").get(VIEWER, list::csv),
         Route::at("/compartments.json").get(VIEWER, list::json),
         Route::at("/live").get(VIEWER, live::stream),

@@ -57,14 +57,21 @@ impl PageError {
         match self {
             Self::NotFound { .. } => StatusCode::NOT_FOUND,
             Self::Form { status, .. } | Self::Refused { status, .. } => *status,
-            Self::Limits(LimitsError::UnknownKey { .. } | LimitsError::UnknownGeneration(_)) => {
-                StatusCode::NOT_FOUND
-            }
+            Self::Limits(
+                LimitsError::UnknownKey { .. }
+                | LimitsError::UnknownEntry { .. }
+                | LimitsError::UnknownGeneration(_),
+            ) => StatusCode::NOT_FOUND,
             Self::Limits(LimitsError::MovedOn { .. }) => StatusCode::PRECONDITION_FAILED,
             Self::Limits(LimitsError::NotSettable { .. } | LimitsError::Invalid { .. }) => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
-            Self::Limits(LimitsError::Contended | LimitsError::TooManyOpen) => StatusCode::CONFLICT,
+            Self::Limits(
+                LimitsError::Contended
+                | LimitsError::TooManyOpen
+                | LimitsError::Exists { .. }
+                | LimitsError::InUse { .. },
+            ) => StatusCode::CONFLICT,
             Self::Limits(LimitsError::Store(_))
             | Self::Store(_)
             | Self::Session(_)

@@ -16,20 +16,22 @@ fn published(number: u64, own: &str) -> Published {
                          "compartment": {{"limit": 5, "mode": "shadow"}}}}]}}"#
     ))
     .unwrap();
-    Published {
-        about: Generation {
-            number,
-            digest: String::new(),
-            author: String::new(),
-            comment: String::new(),
-            source: String::new(),
-            created_at: String::new(),
-        },
-        epoch: "one".to_owned(),
-        policy: check(&document),
+    let about = Generation {
+        number,
+        digest: String::new(),
+        author: String::new(),
+        comment: String::new(),
+        source: String::new(),
+        created_at: String::new(),
+    };
+    let policy = check(&document).unwrap();
+    Published::written(
+        about,
+        "one",
         document,
-        parts: Arc::new(Parts::of(bytes::Bytes::new())),
-    }
+        Parts::of(bytes::Bytes::new()),
+        policy,
+    )
 }
 
 struct Plane {

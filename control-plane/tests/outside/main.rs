@@ -40,4 +40,5 @@ mod store;
 mod stream;
 #[path = "../support/mod.rs"]
 mod support;
+mod tenants;
 mod tls;

@@ -120,7 +120,7 @@ fn a_database_that_does_not_exist_is_one_clear_line_without_the_password() {
 }
 
 /// A control plane on a database of its own.
-fn plane(url: &str) -> Plane {
+pub(crate) fn plane(url: &str) -> Plane {
     let folder = tempfile::tempdir().unwrap();
     let import = Some(policy_file(folder.path(), &policy()));
     let config = Config {

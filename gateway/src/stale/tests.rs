@@ -30,6 +30,7 @@ fn tenant(id: &str, keys: &[[u8; 32]]) -> Tenant {
         plan: None,
         limit: Limit::UNLIMITED,
         api_keys: keys.to_vec(),
+        expiring: Vec::new(),
         hosts: Vec::new(),
         suspended: false,
     }

@@ -33,27 +33,58 @@ pub fn to_json(value: &Value) -> String {
 
 /// The SHA-256 digest, in hexadecimal, of the document as JSON with its keys sorted.
 pub fn digest(value: &Value) -> String {
+    // By way of a buffer of text: a document of 32 MiB is neither copied nor written out whole.
+    let mut hashed = std::io::BufWriter::with_capacity(HASHED_BYTES, Hashed(Sha256::new()));
+    // What takes bytes never fails, and every value can be written.
+    let written = serde_json::to_writer(&mut hashed, &Sorted(value)).is_ok();
+    let hasher = hashed.into_inner().map(|hashed| hashed.0);
+    let Ok(hasher) = hasher else {
+        return String::new();
+    };
     let mut text = String::with_capacity(64);
-    for byte in Sha256::digest(to_json(&sorted(value))) {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
+    if written {
+        for byte in hasher.finalize() {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+        }
     }
     text
 }
 
-fn sorted(value: &Value) -> Value {
-    match value {
-        Value::Table(entries) => {
-            let mut entries: Vec<(String, Value)> = entries
-                .iter()
-                .map(|(key, value)| (key.clone(), sorted(value)))
-                .collect();
-            entries.sort_by(|(a, _), (b, _)| a.cmp(b));
-            Value::Table(entries)
-        }
-        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
-        Value::Null | Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::String(_) => {
-            value.clone()
+/// As much of a document as is hashed at once.
+const HASHED_BYTES: usize = 16 << 10;
+
+struct Hashed(Sha256);
+
+impl std::io::Write for Hashed {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A value whose tables are written in the order of their keys.
+struct Sorted<'a>(&'a Value);
+
+impl serde::Serialize for Sorted<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Table(entries) => {
+                let mut sorted: Vec<&(String, Value)> = entries.iter().collect();
+                sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
+                let pairs = sorted.into_iter().map(|(key, value)| (key, Sorted(value)));
+                serializer.collect_map(pairs)
+            }
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Sorted)),
+            plain @ (Value::Null
+            | Value::Bool(_)
+            | Value::Integer(_)
+            | Value::Float(_)
+            | Value::String(_)) => plain.serialize(serializer),
         }
     }
 }
