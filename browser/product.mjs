@@ -73,15 +73,15 @@ upstream = "main"
 compartment = { limit = 1, mode = "shadow" }
 `;
 
-/** The product with the policy that `text` makes of the upstream's URL; stop it with `stop()`. `env` is added to its environment. */
-export async function start(env = {}, text = routes) {
+/** The product with the policy that `text` makes of the upstream's URL; stop it with `stop()`. `env` is added to its environment; with `login` people sign in. */
+export async function start(env = {}, text = routes, { login = false } = {}) {
   const folder = mkdtempSync(path.join(tmpdir(), 'bulkhead-browser-'));
   const stub = await upstream();
   const policy = path.join(folder, 'policy.toml');
   writeFileSync(policy, text(stub.url));
   const ready = path.join(folder, 'ready.json');
   const log = [];
-  const child = spawn(binary, ['up', '--no-login', '--policy', policy, '--data-dir', path.join(folder, 'data'),
+  const child = spawn(binary, ['up', ...(login ? [] : ['--no-login']), '--policy', policy, '--data-dir', path.join(folder, 'data'),
     '--listen', '127.0.0.1:0', '--dashboard', '127.0.0.1:0', '--admin', '127.0.0.1:0', '--ready-file', ready],
   { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, ...env } });
   child.stderr.on('data', (part) => log.push(part));
@@ -91,6 +91,7 @@ export async function start(env = {}, text = routes) {
   const { gateway: [gateway], dashboard } = JSON.parse(readFileSync(ready, 'utf8'));
   return {
     gateway, dashboard, stub,
+    log: () => Buffer.concat(log).toString(),
     page: (target) => `http://${dashboard}${target}`,
     async stop() {
       stub.release();

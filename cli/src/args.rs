@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::args_changes::ChangesArgs;
+use crate::args_people::{TokenArgs, UserArgs};
 use crate::args_tenant::TenantArgs;
 use crate::args_tools::{
     AdviceArgs, ApplyArgs, CheckArgs, ClientArgs, DemoArgs, DiffArgs, DrillArgs, FleetArgs,
-    GetArgs, HealthArgs, RollbackArgs, TokenArgs, TopArgs, WhatIfArgs,
+    GetArgs, HealthArgs, RollbackArgs, TopArgs, WhatIfArgs,
 };
 use crate::audit::AuditArgs;
 use crate::settings::Flags;
@@ -76,8 +77,10 @@ pub(crate) enum Command {
     Health(HealthArgs),
     /// List, make, change and take away tenants and their API keys
     Tenant(TenantArgs),
-    /// Work with tokens of gateways, and with API keys
+    /// Work with tokens of gateways and of the API, and with API keys
     Token(TokenArgs),
+    /// Make, change and reset users of the dashboard
+    User(UserArgs),
     /// Print the version
     Version,
     /// Print a completion script for a shell

@@ -172,45 +172,6 @@ pub(crate) enum FleetCommand {
     },
 }
 
-/// Which tokens are meant.
-#[derive(Debug)]
-pub(crate) enum TokenOf {
-    All,
-    One(String),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TokenArgs {
-    #[command(subcommand)]
-    pub(crate) command: TokenCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum TokenCommand {
-    /// Make a token that lets one gateway in, and print it; nobody can ask for it again
-    Create {
-        /// The gateway's name, as its --id says it
-        #[arg(long, value_name = "NAME")]
-        gateway: String,
-        #[command(flatten)]
-        client: ClientArgs,
-    },
-    /// List the tokens of gateways, without what is secret
-    List(ClientArgs),
-    /// Revoke a token: the stream that it opened ends
-    Revoke {
-        /// As `list` names it
-        id: String,
-        #[command(flatten)]
-        client: ClientArgs,
-    },
-    /// Print what stands for an API key in a policy (`api_keys`)
-    Hash {
-        /// The key; without it, read from standard input, which no list of processes shows
-        key: Option<String>,
-    },
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// The policy: .toml, .json, .yaml or .yml

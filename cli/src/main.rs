@@ -5,6 +5,7 @@
 
 mod args;
 mod args_changes;
+mod args_people;
 mod args_tenant;
 mod args_tools;
 mod audit;
@@ -75,6 +76,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Health(args) => tools::health(&args),
         Command::Tenant(args) => remote::tenant(&args),
         Command::Token(args) => tools::token(args.command),
+        Command::User(args) => tools::user(&args.command),
         Command::Version => tools::version(),
         Command::Completion { shell } => tools::completion(shell),
     }

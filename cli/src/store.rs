@@ -6,12 +6,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use control_plane::store::{self, StoreError};
+use control_plane::store;
 
 use crate::error::{Failure, exit};
 use crate::output;
 use crate::roles::database_url;
-use crate::settings::{Flags, Settings, of_this_process};
+use crate::settings::{Flags, Settings, audit_key, of_this_process};
 
 /// Which store.
 #[derive(Debug, Args)]
@@ -109,7 +109,17 @@ pub(crate) fn restore(args: &FileArgs) -> Result<(), Failure> {
     output::print(&text)
 }
 
-pub(crate) fn wait<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, Failure> {
+/// Takes a user's password and sessions away, and prints the link that sets another one.
+pub(crate) fn reset_user(name: &str, store: &StoreArgs) -> Result<(), Failure> {
+    let key = audit_key(&of_this_process())?;
+    let code = wait(control_plane::people::reset(&store.url()?, key, name))?;
+    output::print(&format!("/setup?code={}\n", code.expose()))
+}
+
+pub(crate) fn wait<T, E>(work: impl Future<Output = Result<T, E>>) -> Result<T, Failure>
+where
+    control_plane::StartError: From<E>,
+{
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -11,11 +11,13 @@ use http::Method;
 use sha2::{Digest as _, Sha256};
 
 use crate::args::Cli;
-use crate::args_tools::{HealthArgs, TokenCommand, TokenOf};
+use crate::args_people::{TokenCommand, TokenOf, UserCommand};
+use crate::args_tools::HealthArgs;
 use crate::error::Failure;
 use crate::output;
 use crate::remote;
 use crate::remote::http::{Ask, ask};
+use crate::store;
 
 /// Longest API key in bytes.
 const KEY_BYTES_MAX: u64 = 4096;
@@ -40,14 +42,22 @@ pub(crate) fn health(args: &HealthArgs) -> Result<(), Failure> {
     )))
 }
 
-/// Tokens of gateways are the control plane's; an API key is hashed here.
+/// Tokens are the control plane's; an API key is hashed here.
 pub(crate) fn token(command: TokenCommand) -> Result<(), Failure> {
     match command {
-        TokenCommand::Create { gateway, client } => remote::create_token(&gateway, &client),
+        TokenCommand::Create { wanted, client } => remote::create_token(&wanted, &client),
         TokenCommand::List(client) => remote::tokens(&TokenOf::All, &client),
         TokenCommand::Revoke { id, client } => remote::tokens(&TokenOf::One(id), &client),
         TokenCommand::Hash { key } => hash_key(key),
     }
+}
+
+/// Users are the control plane's; a reset goes to its store.
+pub(crate) fn user(command: &UserCommand) -> Result<(), Failure> {
+    if let UserCommand::Reset { name, store } = command {
+        return store::reset_user(name, store);
+    }
+    remote::users(command)
 }
 
 /// Prints `sha256:…` of a key, for `api_keys` in a policy.

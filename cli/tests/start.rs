@@ -113,9 +113,9 @@ fn flags_that_the_store_does_not_follow_are_one_clear_line() {
     }
 }
 
-/// Without a token nobody gets in, and the operator hears of it at once.
+/// Without a user and a token nobody gets in but by the link, and the operator hears of it at once.
 #[test]
-fn a_start_without_a_token_says_that_nobody_can_sign_in() {
+fn a_start_without_a_user_prints_the_link_that_makes_one() {
     let folder = folder();
     let open: Vec<&str> = UP
         .iter()
@@ -123,18 +123,15 @@ fn a_start_without_a_token_says_that_nobody_can_sign_in() {
         .filter(|arg| *arg != "--no-login")
         .collect();
     let up = Process::start(folder.path(), "up", &open, &[]);
-    assert!(
-        up.text()
-            .contains("BULKHEAD_ADMIN_TOKEN is not set: nobody can sign in"),
-        "{}",
-        up.text()
-    );
+    let text = up.text();
+    let (_, code) = text.split_once("/setup?code=").unwrap();
+    let code: String = code.chars().take_while(char::is_ascii_hexdigit).collect();
+    assert!(code.len() >= 32, "{text}");
     let page = get(up.dashboard(), "/login").body;
-    assert!(
-        page.contains("was started without <code>BULKHEAD_ADMIN_TOKEN"),
-        "{page}"
-    );
+    assert!(page.contains("Nobody was set up yet"), "{page}");
     assert!(!page.contains("<form"), "{page}");
+    let page = get(up.dashboard(), &format!("/setup?code={code}")).body;
+    assert!(page.contains("Set up the first user"), "{page}");
 }
 
 #[test]

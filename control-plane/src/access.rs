@@ -87,6 +87,23 @@ impl Route {
     }
 }
 
+/// Method, path and need of every call of these routes.
+pub(crate) fn matrix(tables: &[(&str, Vec<Route>)]) -> Vec<(String, String, &'static str)> {
+    let all = tables
+        .iter()
+        .flat_map(|(prefix, routes)| routes.iter().map(move |route| (prefix, route)));
+    let calls = all.flat_map(|(prefix, route)| {
+        route.needs.iter().map(move |(method, need)| {
+            let word = match need {
+                Need::Public => "anybody",
+                Need::Role(role) => role.word(),
+            };
+            (method.to_string(), format!("{prefix}{}", route.path), word)
+        })
+    });
+    calls.collect()
+}
+
 /// The router of these routes.
 pub(crate) fn router(routes: Vec<Route>) -> Router<AppState> {
     let all = routes.into_iter();

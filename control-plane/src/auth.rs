@@ -1,25 +1,20 @@
 //! Who may use pages and API.
 //!
-//! Separate so that one function stands before every route but the public ones, and a new route
-//! is closed until somebody opens it. It must never log or repeat what a caller offered.
+//! Separate from the guard so that who somebody is is decided in one place, for requests and for
+//! streams that go on. It must never log or repeat what a caller offered.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use wire::{Secret, SecretError};
+use axum::extract::Request;
+use http::{HeaderMap, Method, header};
+use wire::Secret;
 
-use crate::access::{Need, Role, Table};
-use crate::api::Problem;
+use crate::access::{Need, Role};
+use crate::config::Config;
 use crate::limits::Author;
-use crate::pages;
+use crate::people::{Owner, People, PeopleError, Session, Source, token_owner};
 use crate::request_id::RequestId;
-use crate::session::Sessions;
-use crate::state::AppState;
+use crate::session;
 
 /// Where a connection came from; set by the accept loop.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +46,18 @@ pub(crate) enum Via {
     NoLogin,
     /// By `BULKHEAD_ADMIN_TOKEN`.
     AdminToken,
-    /// By a browser's session.
-    Session,
+    /// By a token of the API.
+    Token {
+        /// Who made it, and stands behind it.
+        person: String,
+    },
+    /// By a browser's session, of this id.
+    Session {
+        /// Names it.
+        id: String,
+        /// Whose it is.
+        owner: Owner,
+    },
 }
 
 /// Who calls, as far as we know. In every request behind the guard.
@@ -80,11 +85,14 @@ impl Caller {
 
     /// Who stands behind it: a token is the person who made it.
     fn person(&self) -> &str {
+        if let Via::Token { person } = &self.via {
+            return person;
+        }
         &self.name
     }
 
     /// Who came to a route that is open to anybody.
-    fn anybody() -> Self {
+    pub(crate) fn anybody() -> Self {
         Self {
             name: "anybody".to_owned(),
             role: Role::Viewer,
@@ -95,11 +103,11 @@ impl Caller {
 
     /// Whether a browser's session let it in.
     pub(crate) fn has_session(&self) -> bool {
-        self.via == Via::Session
+        matches!(self.via, Via::Session { .. })
     }
 
     /// Whether it may what needs this.
-    fn may(&self, need: Need) -> bool {
+    pub(crate) fn may(&self, need: Need) -> bool {
         match need {
             Need::Public => true,
             Need::Role(role) => self.via != Via::Nothing && self.role >= role,
@@ -111,16 +119,31 @@ impl Caller {
 #[derive(Debug)]
 pub(crate) struct Auth {
     no_login: bool,
+    behind_proxy: bool,
     admin_token: Option<Secret>,
-    sessions: Sessions,
+    people: People,
 }
+
+/// What a request says of who sends it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) host: Option<&'a str>,
+    pub(crate) is_plain: bool,
+    pub(crate) now_ms: i64,
+}
+
+/// Where a request comes from; set by the guard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whence(pub(crate) Option<IpAddr>);
 
 /// Why a request is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denied {
     /// No credential.
     #[error(
-        "this needs the header `authorization: Bearer TOKEN`. The admin token is what \
+        "this needs the header `authorization: Bearer TOKEN`, with a token of the API or what \
          BULKHEAD_ADMIN_TOKEN (32 characters or more) held when the control plane was started; \
          with --no-login, on loopback, no token is needed"
     )]
@@ -142,6 +165,9 @@ pub(crate) enum Denied {
         /// The caller's.
         has: Role,
     },
+    /// A form that no page of ours made for this browser.
+    #[error("this form is not one that our pages made for this session; load the page again")]
+    Form,
     /// A route that nobody was given.
     #[error("this is open to nobody")]
     Shut,
@@ -149,44 +175,63 @@ pub(crate) enum Denied {
 
 impl Auth {
     /// Rules from the settings.
-    pub(crate) fn new(no_login: bool, admin_token: Option<Secret>) -> Self {
+    pub(crate) fn new(config: &Config, people: People) -> Self {
         Self {
-            no_login,
-            admin_token,
-            sessions: Sessions::default(),
+            no_login: config.no_login,
+            behind_proxy: config.behind_tls_proxy,
+            admin_token: config.admin_token.clone(),
+            people,
         }
     }
 
-    /// Whether there is a token that opens a session.
-    pub(crate) fn can_sign_in(&self) -> bool {
+    /// Whether there is an admin token.
+    pub(crate) fn has_admin_token(&self) -> bool {
         self.admin_token.is_some()
     }
 
     /// Decides about one request.
-    pub(crate) fn admit(
-        &self,
-        method: &Method,
-        headers: &HeaderMap,
-        host: Option<&str>,
-        now: Instant,
-    ) -> Admitted {
+    pub(crate) async fn admit(&self, asking: Asking<'_>) -> Admitted {
+        let Asking {
+            method,
+            headers,
+            host,
+            is_plain,
+            now_ms,
+        } = asking;
         if self.no_login && !host.is_some_and(is_loopback_name) {
             return Err(Denied::Host);
         }
         // No browser adds a token by itself, so a token is proof of intent too.
-        if let (Some(offered), Some(own)) = (bearer(headers), &self.admin_token) {
-            let known = own.matches(offered);
-            return known
-                .then(|| Caller::admin("admin token", Via::AdminToken))
-                .ok_or(Denied::WrongToken);
+        if let Some(offered) = bearer(headers) {
+            let own = self.admin_token.as_ref();
+            if own.is_some_and(|own| own.matches(offered)) {
+                return Ok(Caller::admin("admin token", Via::AdminToken));
+            }
+            if let Some(token) = self.people.token(offered, now_ms) {
+                self.people.used_token(&token.id, now_ms);
+                return Ok(Caller {
+                    name: format!("token {}", token.name),
+                    role: token.role(),
+                    scopes: token.scopes(),
+                    via: Via::Token {
+                        person: token.created_by,
+                    },
+                });
+            }
+            if own.is_some() {
+                return Err(Denied::WrongToken);
+            }
         }
         if self.no_login {
             same_origin(method, headers, host)?;
             return Ok(Caller::admin("operator", Via::NoLogin));
         }
-        if self.sessions.holds(headers, now) {
+        if let Some(cookie) = session::cookie(headers, is_plain)
+            && let Some(session) = self.people.session(cookie, now_ms).await
+            && let Some(caller) = self.of_session(session)
+        {
             same_origin(method, headers, host)?;
-            return Ok(Caller::admin("admin token", Via::Session));
+            return Ok(caller);
         }
         Err(if bearer(headers).is_some() {
             Denied::WrongToken
@@ -195,22 +240,65 @@ impl Auth {
         })
     }
 
-    /// Opens a session for whoever holds the admin token; `None` for everybody else.
-    pub(crate) fn sign_in(
-        &self,
-        offered: &str,
-        now: Instant,
-    ) -> Result<Option<Secret>, SecretError> {
-        let known = self
-            .admin_token
-            .as_ref()
-            .is_some_and(|own| own.matches(offered));
-        known.then(|| self.sessions.open(now)).transpose()
+    /// Whose a session is and what they may, now.
+    fn of_session(&self, session: Session) -> Option<Caller> {
+        let via = Via::Session {
+            id: session.id,
+            owner: session.owner.clone(),
+        };
+        match session.owner {
+            Owner::User(name) => {
+                let user = self.people.user(&name).filter(|user| !user.disabled)?;
+                Some(Caller {
+                    role: user.role(),
+                    name,
+                    scopes: Scopes::default(),
+                    via,
+                })
+            }
+            owner @ Owner::AdminToken(_) => {
+                let own = self.admin_token.as_ref().map(token_owner);
+                (own == Some(owner)).then(|| Caller::admin("admin token", via))
+            }
+        }
     }
 
-    /// Ends the session of this browser.
-    pub(crate) fn sign_out(&self, headers: &HeaderMap) {
-        self.sessions.close(headers);
+    /// Opens a session for whoever holds the admin token; `None` for everybody else. The right one
+    /// is never made to wait: it cannot be guessed.
+    pub(crate) async fn sign_in(
+        &self,
+        offered: &str,
+        author: &Author,
+        now_ms: i64,
+    ) -> Result<Option<Secret>, PeopleError> {
+        let own = self.admin_token.as_ref();
+        let Some(own) = own.filter(|own| own.matches(offered)) else {
+            return Ok(None);
+        };
+        let author = Author {
+            name: "admin token".to_owned(),
+            ..author.clone()
+        };
+        self.people
+            .open_for_token(own, &author, now_ms)
+            .await
+            .map(Some)
+    }
+
+    /// Where a request comes from. Behind a proxy it is what that one added last; without that it
+    /// is not known, and tries are not counted by it: they would be everybody's.
+    pub(crate) fn whence(&self, request: &Request) -> Option<IpAddr> {
+        if !self.behind_proxy {
+            let peer = request.extensions().get::<Peer>();
+            return peer.map(|Peer(address)| address.ip());
+        }
+        let last = request
+            .headers()
+            .get_all("x-forwarded-for")
+            .iter()
+            .next_back()?;
+        let last = last.to_str().ok()?.rsplit(',').next()?;
+        last.trim().parse().ok()
     }
 }
 
@@ -268,93 +356,13 @@ pub(crate) fn host_of(request: &Request) -> Option<&str> {
     authority.or_else(|| request.headers().get(header::HOST)?.to_str().ok())
 }
 
-/// What the guard looks at.
-#[derive(Clone, Debug)]
-pub(crate) struct Guard {
-    state: AppState,
-    table: Arc<Table>,
-}
-
-impl Guard {
-    pub(crate) fn new(state: AppState, table: Table) -> Self {
-        Self {
-            state,
-            table: Arc::new(table),
-        }
-    }
-}
-
-/// Stands before every route.
-pub(crate) async fn guard(
-    State(guard): State<Guard>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let is_api = request.uri().path().starts_with("/api/");
-    let (method, headers) = (request.method(), request.headers());
-    let path = request.extensions().get::<MatchedPath>();
-    let need = guard.table.need(path.map(MatchedPath::as_str), method);
-    let admitted = guard
-        .state
-        .auth
-        .admit(method, headers, host_of(&request), crate::clock::now());
-    let caller = match admitted {
-        Ok(caller) => caller,
-        Err(Denied::NoToken | Denied::WrongToken) if need == Some(Need::Public) => {
-            Caller::anybody()
-        }
-        Err(Denied::NoToken) if !is_api && method.is_safe() => {
-            return pages::redirect_to_sign_in(&request);
-        }
-        Err(denied) => return refuse(&denied, &request, is_api),
-    };
-    match need {
-        Some(need) if caller.may(need) => {
-            request.extensions_mut().insert(caller);
-            next.run(request).await
-        }
-        Some(Need::Role(needs)) => {
-            let has = caller.role;
-            refuse(&Denied::Role { needs, has }, &request, is_api)
-        }
-        Some(Need::Public) | None => refuse(&Denied::Shut, &request, is_api),
-    }
-}
-
-fn refuse(denied: &Denied, request: &Request, is_api: bool) -> Response {
-    let status = match denied {
-        Denied::NoToken | Denied::WrongToken => StatusCode::UNAUTHORIZED,
-        Denied::Host | Denied::Origin | Denied::Role { .. } | Denied::Shut => StatusCode::FORBIDDEN,
-    };
-    let mut response = if is_api {
-        let problem = Problem::new(status, "not-allowed", denied.to_string());
-        let problem = match denied {
-            Denied::Role { needs, .. } => problem.with("role", needs.word().into()),
-            Denied::NoToken | Denied::WrongToken | Denied::Host | Denied::Origin | Denied::Shut => {
-                problem
-            }
-        };
-        problem.into_response()
-    } else {
-        let what = denied.to_string();
-        pages::PageError::Refused { status, what }.answer(pages::id_of(request.extensions()), None)
-    };
-    if status == StatusCode::UNAUTHORIZED {
-        let scheme = HeaderValue::from_static("Bearer");
-        response
-            .headers_mut()
-            .insert(header::WWW_AUTHENTICATE, scheme);
-    }
-    response
-}
-
 /// Who the audit names for a request behind the guard.
 pub(crate) fn author(extensions: &http::Extensions) -> Author {
     let caller = extensions.get::<Caller>();
     let name = caller.map_or_else(|| "unknown".to_owned(), |caller| caller.name.clone());
-    let peer = extensions
-        .get::<Peer>()
-        .map(|Peer(address)| address.ip().to_string());
+    let whence = extensions.get::<Whence>().and_then(|Whence(from)| *from);
+    let peer = extensions.get::<Peer>().map(|Peer(address)| address.ip());
+    let peer = whence.or(peer).map(|address| address.to_string());
     let request_id = extensions
         .get::<RequestId>()
         .map(|RequestId(id)| id.clone());
@@ -367,139 +375,10 @@ pub(crate) fn author(extensions: &http::Extensions) -> Author {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-    const HERE: &str = "127.0.0.1:8081";
-
-    fn admit(auth: &Auth, method: Method, fields: &[(&'static str, &str)]) -> Admitted {
-        let mut headers = HeaderMap::new();
-        for (name, value) in fields {
-            headers.insert(*name, value.parse().unwrap());
-        }
-        let host = headers
-            .get("host")
-            .map(|value| value.to_str().unwrap().to_owned());
-        let host = host.as_deref().unwrap_or(HERE);
-        auth.admit(&method, &headers, Some(host), crate::clock::now())
-    }
-
-    fn closed() -> Auth {
-        Auth::new(false, Some(Secret::new(TOKEN).unwrap()))
-    }
-
-    /// The cookie of a session that holds.
-    fn signed_in(auth: &Auth) -> String {
-        let id = auth.sign_in(TOKEN, crate::clock::now()).unwrap().unwrap();
-        let cookie = crate::session::set_cookie(Some(&id), true);
-        cookie.split(';').next().unwrap().to_owned()
-    }
-
-    #[test]
-    fn a_token_opens_and_nothing_else_does() {
-        let bearer = |token: &str| admit(&closed(), Method::GET, &[("authorization", token)]);
-        assert!(bearer(&format!("Bearer {TOKEN}")).is_ok());
-        assert!(bearer(&format!("bearer {TOKEN}")).is_ok());
-        for wrong in [&format!("Bearer {TOKEN}x"), "Bearer x"] {
-            assert_eq!(bearer(wrong), Err(Denied::WrongToken), "{wrong}");
-        }
-        assert_eq!(bearer(TOKEN), Err(Denied::NoToken));
-        assert_eq!(admit(&closed(), Method::GET, &[]), Err(Denied::NoToken));
-    }
-
-    #[test]
-    fn nothing_is_open_without_a_token_of_our_own() {
-        let auth = Auth::new(false, None);
-        assert_eq!(admit(&auth, Method::GET, &[]), Err(Denied::NoToken));
-        let offered = format!("Bearer {TOKEN}");
-        let verdict = admit(&auth, Method::GET, &[("authorization", &offered)]);
-        assert_eq!(verdict, Err(Denied::WrongToken));
-    }
-
-    #[test]
-    fn without_a_login_another_name_is_refused() {
-        let auth = Auth::new(true, None);
-        for (host, fine) in [
-            ("127.0.0.1:8081", true),
-            ("localhost:9", true),
-            ("LOCALHOST", true),
-            ("[::1]:8081", true),
-            ("127.9.9.9", true),
-            ("evil.example", false),
-            ("127.0.0.1.evil.example", false),
-            ("localhost.evil.example:80", false),
-            ("192.168.0.1:8081", false),
-            ("[::2]:80", false),
-            ("", false),
-        ] {
-            let verdict = admit(&auth, Method::GET, &[("host", host)]);
-            assert_eq!(verdict.is_ok(), fine, "{host}");
-        }
-    }
-
-    #[test]
-    fn a_change_from_another_site_is_refused() {
-        let auth = Auth::new(true, None);
-        let own = format!("http://{HERE}");
-        for (fields, fine) in [
-            (vec![], true),
-            (vec![("origin", own.as_str())], true),
-            (
-                vec![("origin", own.as_str()), ("sec-fetch-site", "same-origin")],
-                true,
-            ),
-            (vec![("origin", "http://evil.example")], false),
-            (vec![("origin", "http://127.0.0.1:9")], false),
-            (vec![("origin", "null")], false),
-            (vec![("sec-fetch-site", "cross-site")], false),
-            (vec![("sec-fetch-site", "same-site")], false),
-        ] {
-            let verdict = admit(&auth, Method::POST, &fields);
-            assert_eq!(verdict.is_ok(), fine, "{fields:?}");
-            assert!(
-                admit(&auth, Method::GET, &fields).is_ok(),
-                "reading changes nothing"
-            );
-        }
-    }
-
-    #[test]
-    fn a_session_is_no_excuse_for_another_site() {
-        let auth = closed();
-        assert!(
-            auth.sign_in("wrong", crate::clock::now())
-                .unwrap()
-                .is_none()
-        );
-        let cookie = signed_in(&auth);
-        let own = [
-            ("cookie", cookie.as_str()),
-            ("origin", "http://127.0.0.1:8081"),
-        ];
-        assert_eq!(
-            admit(&auth, Method::POST, &own).map(|caller| caller.has_session()),
-            Ok(true)
-        );
-        let other = [
-            ("cookie", cookie.as_str()),
-            ("origin", "http://evil.example"),
-        ];
-        assert_eq!(admit(&auth, Method::POST, &other), Err(Denied::Origin));
-        let bearer = format!("Bearer {TOKEN}");
-        let fields = [
-            ("authorization", bearer.as_str()),
-            ("origin", "http://evil.example"),
-        ];
-        assert!(
-            admit(&auth, Method::POST, &fields).is_ok(),
-            "no browser adds this by itself"
-        );
-        let headers = [(header::COOKIE, cookie.parse().unwrap())]
-            .into_iter()
-            .collect();
-        auth.sign_out(&headers);
-        assert_eq!(admit(&auth, Method::GET, &own), Err(Denied::NoToken));
-    }
+/// By whom tries of this request are counted.
+pub(crate) fn source(extensions: &http::Extensions) -> Option<Source> {
+    Source::of(extensions.get::<Whence>().and_then(|Whence(from)| *from))
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ pub mod drills;
 mod elsewhere;
 mod events;
 pub mod fleet;
+mod guard;
 pub mod history;
 mod import;
 mod leader;
@@ -27,10 +28,12 @@ mod observed;
 pub mod orders;
 mod pages;
 mod past;
+pub mod people;
 pub mod readings;
 mod refused;
 mod request_id;
 pub mod rollout;
+mod routes;
 pub mod scheduled;
 mod serve;
 mod session;
@@ -52,7 +55,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use axum::{Router, middleware};
+use axum::Router;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -60,6 +63,7 @@ use tokio_util::task::TaskTracker;
 pub use api::{CHANGE_BYTES_MAX, DOCUMENT_BYTES_MAX, description as openapi};
 pub use compartment::policy;
 pub use config::Config;
+pub use routes::access_matrix;
 pub use start_error::StartError;
 pub use state::AppState;
 pub use tls::{TlsFiles, TlsFilesError};
@@ -74,10 +78,6 @@ const BLOCKING_MAX: usize = 8;
 /// Longest wait for streams and writes when the process goes down.
 const STOP_MAX: Duration = Duration::from_secs(3);
 
-/// Before every call of the API.
-const API_PREFIX: &str = "/api/v1";
-/// Where figures are read as text.
-const METRICS_PATH: &str = "/metrics";
 /// Where the gateways' stream is.
 const STREAM_PATH: &str = "/bulkhead.control.v1.Control/{method}";
 
@@ -88,6 +88,7 @@ pub struct Running {
     loopback_stream: Option<SocketAddr>,
     certificate: Option<tls::Certificate>,
     gateway_token: Secret,
+    setup_code: Option<Secret>,
     stopping: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
@@ -120,6 +121,12 @@ impl Running {
     /// What a gateway must show to be enrolled.
     pub fn gateway_token(&self) -> &Secret {
         &self.gateway_token
+    }
+
+    /// The code that makes the first user, once, within a day; `None` when there is somebody, or
+    /// nobody has to sign in. For whoever started this, and for no log that is kept.
+    pub fn setup_code(&self) -> Option<&Secret> {
+        self.setup_code.as_ref()
     }
 
     /// Ends streams and answers under way, within a few seconds, and closes the store.
@@ -184,7 +191,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         .name("control-plane".to_owned())
         .spawn(run);
     let thread = Some(thread.map_err(StartError::Threads)?);
-    let running = Running {
+    let mut running = Running {
+        setup_code: None,
         dashboard,
         loopback_stream,
         certificate,
@@ -193,7 +201,10 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         thread,
     };
     match started.recv() {
-        Ok(Ok(())) => Ok(running),
+        Ok(Ok(setup_code)) => {
+            running.setup_code = setup_code;
+            Ok(running)
+        }
         Ok(Err(error)) => Err(error),
         Err(_) => Err(StartError::Threads(std::io::Error::other(
             "the thread ended",
@@ -223,7 +234,7 @@ async fn run(
     ports: Ports,
     gateway_token: Secret,
     stopping: CancellationToken,
-    ready: SyncSender<Result<(), StartError>>,
+    ready: SyncSender<Result<Option<Secret>, StartError>>,
 ) {
     let Ports {
         dashboard,
@@ -237,29 +248,19 @@ async fn run(
             return;
         }
     };
-    let _gone = ready.send(Ok(()));
-    let mut background = JoinSet::new();
-    let (leader, leading) = (state.leader.clone(), CancellationToken::new());
-    background.spawn(leader.clone().run(state.store.clone(), leading.clone()));
-    background.spawn(state.store.clone().hear(stopping.clone()));
-    let elsewhere = state.elsewhere.clone();
-    background.spawn(elsewhere.run(state.clone(), stopping.clone()));
-    let history = state.history.clone();
-    background.spawn(history.run(leader.clone(), stopping.clone()));
-    let (history, store) = (state.history.clone(), state.store.clone());
-    let marker = history::marks::Marker::new(history, store, state.rollout.clone());
-    background.spawn(marker.run(leader.clone(), stopping.clone()));
-    background.spawn(state.events.clone().run(state.clone()));
-    background.spawn(state.orders.clone().run(stopping.clone()));
-    let changes = state.changes.clone();
-    background.spawn(changes.run(leader.clone(), stopping.clone()));
-    let (overrides, leads) = (state.overrides.clone(), state.leader.clone());
-    background.spawn(overrides.run(leads, stopping.clone()));
-    let past = state.past.clone();
-    let (history, rollout) = (state.history.clone(), state.rollout.clone());
-    background.spawn(past.run(history, rollout, stopping.clone()));
-    let (book, history) = (state.advice.clone(), state.history.clone());
-    background.spawn(book.run(history, state.rollout.clone(), stopping.clone()));
+    let invited = match config.no_login {
+        true => Ok(None),
+        false => state.people.invite_first(clock::unix_ms()),
+    };
+    match invited {
+        Ok(code) => drop(ready.send(Ok(code))),
+        Err(error) => {
+            let _gone = ready.send(Err(error.into()));
+            return;
+        }
+    }
+    let leading = CancellationToken::new();
+    let mut background = beside_pages(&state, &leading, &stopping);
     let rollout = state.rollout.clone().run(stopping.clone());
     let alerts = state
         .alerts
@@ -269,7 +270,7 @@ async fn run(
     let serving = serve::serve(
         listener,
         certificate,
-        router(state.clone(), observed),
+        routes::router(state.clone(), observed),
         stopping.clone(),
     );
     let beside = beside(stream, state.clone(), stopping);
@@ -287,6 +288,38 @@ async fn run(
     if tokio::time::timeout(STOP_MAX, ended).await.is_err() {
         tracing::warn!("the control plane ended with work under way");
     }
+}
+
+/// What goes on by itself, until `stopping`; who leads, until `leading`.
+fn beside_pages(
+    state: &AppState,
+    leading: &CancellationToken,
+    stopping: &CancellationToken,
+) -> JoinSet<()> {
+    let mut background = JoinSet::new();
+    let leader = state.leader.clone();
+    background.spawn(leader.clone().run(state.store.clone(), leading.clone()));
+    background.spawn(state.store.clone().hear(stopping.clone()));
+    let elsewhere = state.elsewhere.clone();
+    background.spawn(elsewhere.run(state.clone(), stopping.clone()));
+    let history = state.history.clone();
+    background.spawn(history.run(leader.clone(), stopping.clone()));
+    let (history, store) = (state.history.clone(), state.store.clone());
+    let marker = history::marks::Marker::new(history, store, state.rollout.clone());
+    background.spawn(marker.run(leader.clone(), stopping.clone()));
+    background.spawn(state.events.clone().run(state.clone()));
+    background.spawn(state.orders.clone().run(stopping.clone()));
+    let changes = state.changes.clone();
+    background.spawn(changes.run(leader, stopping.clone()));
+    let (overrides, leads) = (state.overrides.clone(), state.leader.clone());
+    background.spawn(overrides.run(leads, stopping.clone()));
+    background.spawn(state.people.clone().run(stopping.clone()));
+    let past = state.past.clone();
+    let (history, rollout) = (state.history.clone(), state.rollout.clone());
+    background.spawn(past.run(history, rollout, stopping.clone()));
+    let (book, history) = (state.advice.clone(), state.history.clone());
+    background.spawn(book.run(history, state.rollout.clone(), stopping.clone()));
+    background
 }
 
 /// Serves the stream of a gateway in this process, and nothing else.
@@ -310,12 +343,7 @@ async fn open(
 ) -> Result<(AppState, tokio::net::TcpListener), StartError> {
     let store = Store::open_with(&config.database_url, config.audit_key.clone()).await?;
     import::import(&store, config).await?;
-    if config.admin_token.is_none() && !config.no_login {
-        tracing::warn!(
-            "BULKHEAD_ADMIN_TOKEN is not set: nobody can sign in. Set it (32 characters or more), \
-             or say --no-login while the dashboard is on loopback"
-        );
-    }
+    let people = people::People::open(store.clone()).await?;
     let rollout = rollout::Rollout::new(store.clone()).await?;
     let own = listener.local_addr().map_err(StartError::Threads)?;
     let leader = leader::Leader::of(&store);
@@ -354,7 +382,8 @@ async fn open(
         orders: orders::Orders::open(store.clone()).await?,
         made: pages::Made::default(),
         made_keys: pages::Made::default(),
-        auth: Arc::new(auth::Auth::new(config.no_login, config.admin_token.clone())),
+        auth: Arc::new(auth::Auth::new(config, people.clone())),
+        people,
         store,
         rollout,
         gateway_token,
@@ -362,31 +391,4 @@ async fn open(
         stopping: stopping.clone(),
     };
     Ok((state, listener))
-}
-
-/// Everything on the dashboard's port.
-fn router(state: AppState, observed: Arc<observed::Observed>) -> Router {
-    let metrics = [access::Route::at(METRICS_PATH).get(access::VIEWER, async || ())];
-    let table = access::Table::default()
-        .with(API_PREFIX, &api::table())
-        .with("", &pages::table())
-        .with("", &metrics);
-    let guard = auth::Guard::new(state.clone(), table);
-    Router::new()
-        .nest(API_PREFIX, api::router())
-        .route(
-            METRICS_PATH,
-            axum::routing::get(metrics::show).with_state(Arc::clone(&observed)),
-        )
-        .merge(pages::router())
-        .fallback(pages::missing)
-        // Who may: innermost, so that its refusals are named and carry the headers too.
-        .layer(middleware::from_fn_with_state(guard, auth::guard))
-        // Name and headers: around every answer.
-        .layer(middleware::from_fn(request_id::around))
-        // How long all of that took.
-        .layer(middleware::from_fn_with_state(observed, observed::around))
-        // The stream has a token of its own and passes none of the layers above.
-        .route_service(STREAM_PATH, stream::service(state.clone()))
-        .with_state(state)
 }

@@ -1,94 +1,90 @@
-//! Sessions of browsers that proved to hold the admin token.
+//! The cookies of browsers: which session they name, and what proves that a form is ours.
 //!
-//! Separate from the token itself because a browser must not keep that: it gets a random id, of
-//! which only the digest stays here, in memory. It must never outlive the process or its bound.
+//! Separate from the sessions themselves because nothing here is kept. The proof in a form is made
+//! of the cookie, so it is good for that browser and that session alone. It must never be looked
+//! at where a header proves who calls, which no browser adds by itself.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::{HeaderMap, header};
-use sha2::{Digest as _, Sha256};
-use wire::{Secret, SecretError};
+use sha2::Sha256;
+use subtle::ConstantTimeEq as _;
+use wire::Secret;
 
-/// Most sessions at once; a newer one takes the place of the oldest.
-pub(crate) const SESSIONS_MAX: usize = 64;
-/// How long a session lasts, whatever happens in it.
-pub(crate) const SESSION_AGE_MAX: Duration = Duration::from_secs(12 * 3600);
+use crate::people::SESSION_AGE_MAX;
+
 /// Longest cookie header that is looked at, in bytes.
 const COOKIE_BYTES_MAX: usize = 4096;
+/// The field of a form that proves where it comes from.
+pub(crate) const FORM_FIELD: &str = "form_token";
 
-/// The cookie on plain loopback, and the one that a browser binds to one https host.
-const NAMES: [&str; 2] = ["bulkhead", "__Host-bulkhead"];
-
-#[derive(Debug)]
-struct Session {
-    digest: [u8; 32],
-    ends: Instant,
+/// The cookies of a session and of a form without one: on plain loopback, and as a browser binds
+/// them to one https host. No site beside ours can plant the second kind.
+const fn names(is_plain: bool) -> (&'static str, &'static str) {
+    match is_plain {
+        true => ("bulkhead", "bulkhead-form"),
+        false => ("__Host-bulkhead", "__Host-bulkhead-form"),
+    }
 }
 
-/// Every session of this process.
-#[derive(Debug, Default)]
-pub(crate) struct Sessions(Mutex<Vec<Session>>);
+/// The cookie of a session.
+pub(crate) fn cookie(headers: &HeaderMap, is_plain: bool) -> Option<&str> {
+    named(headers, names(is_plain).0)
+}
 
-impl Sessions {
-    /// Opens one; the answer is its id, which is shown to nobody but the browser.
-    pub(crate) fn open(&self, now: Instant) -> Result<Secret, SecretError> {
-        let id = Secret::random()?;
-        let session = Session {
-            digest: digest(id.expose()),
-            ends: now + SESSION_AGE_MAX,
-        };
-        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.retain(|session| session.ends > now);
-        if sessions.len() >= SESSIONS_MAX {
-            // They are kept in the order they were opened.
-            sessions.remove(0);
-        }
-        sessions.push(session);
-        Ok(id)
-    }
+/// What forms are proved by: the session's cookie, or that of a form without a session.
+pub(crate) fn form_key(headers: &HeaderMap, is_plain: bool) -> Option<&str> {
+    let (session, form) = names(is_plain);
+    named(headers, session).or_else(|| named(headers, form))
+}
 
-    /// True while the session of this cookie lasts.
-    pub(crate) fn holds(&self, headers: &HeaderMap, now: Instant) -> bool {
-        let Some(id) = cookie(headers) else {
-            return false;
-        };
-        // Digests of random ids may be compared in any time: nobody can aim at one.
-        let digest = digest(id);
-        let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions
-            .iter()
-            .any(|session| session.ends > now && session.digest == digest)
-    }
+/// What a form holds that was made for this key.
+pub(crate) fn form_token(key: &str) -> String {
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key.as_bytes()) else {
+        return String::new();
+    };
+    mac.update(b"a form of bulkhead");
+    let bytes = mac.finalize().into_bytes();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
-    /// Ends the session of this cookie.
-    pub(crate) fn close(&self, headers: &HeaderMap) {
-        let Some(id) = cookie(headers) else { return };
-        let digest = digest(id);
-        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.retain(|session| session.digest != digest);
-    }
+/// Whether a form, as it was sent, was made for this key.
+pub(crate) fn proves(body: &[u8], key: &str) -> bool {
+    let body = std::str::from_utf8(body).unwrap_or("");
+    let mut fields = body.split('&').filter_map(|pair| pair.split_once('='));
+    let offered = fields.find(|(name, _)| *name == FORM_FIELD);
+    let own = form_token(key);
+    offered.is_some_and(|(_, offered)| {
+        !own.is_empty() && bool::from(offered.as_bytes().ct_eq(own.as_bytes()))
+    })
 }
 
 /// The `set-cookie` that starts a session, or ends it when there is no id.
-pub(crate) fn set_cookie(id: Option<&Secret>, is_loopback: bool) -> String {
-    let (name, secure) = if is_loopback {
-        ("bulkhead", "")
-    } else {
-        ("__Host-bulkhead", "; Secure")
-    };
+pub(crate) fn set_cookie(id: Option<&Secret>, is_plain: bool) -> String {
     let (value, age_s) = match id {
         Some(id) => (id.expose(), SESSION_AGE_MAX.as_secs()),
         None => ("", 0),
     };
-    format!("{name}={value}; Path=/; Max-Age={age_s}; HttpOnly; SameSite=Strict{secure}")
+    let name = names(is_plain).0;
+    format!(
+        "{name}={value}; Path=/; Max-Age={age_s}; {}",
+        rest(is_plain)
+    )
 }
 
-fn digest(id: &str) -> [u8; 32] {
-    Sha256::digest(id.as_bytes()).into()
+/// The `set-cookie` for forms of whoever has no session.
+pub(crate) fn set_form_cookie(key: &Secret, is_plain: bool) -> String {
+    let name = names(is_plain).1;
+    format!("{name}={}; Path=/; {}", key.expose(), rest(is_plain))
 }
 
-fn cookie(headers: &HeaderMap) -> Option<&str> {
+const fn rest(is_plain: bool) -> &'static str {
+    match is_plain {
+        true => "HttpOnly; SameSite=Strict",
+        false => "HttpOnly; SameSite=Strict; Secure",
+    }
+}
+
+fn named<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     let fields = headers
         .get_all(header::COOKIE)
         .iter()
@@ -96,11 +92,11 @@ fn cookie(headers: &HeaderMap) -> Option<&str> {
     fields
         .filter(|field| field.len() <= COOKIE_BYTES_MAX)
         .find_map(|field| {
-            let pairs = field
+            let mut pairs = field
                 .split(';')
                 .filter_map(|pair| pair.trim().split_once('='));
-            let mut own = pairs.filter(|(name, _)| NAMES.contains(name));
-            own.next().map(|(_, value)| value)
+            let own = pairs.find(|(name, value)| *name == wanted && !value.is_empty());
+            own.map(|(_, value)| value)
         })
 }
 
@@ -114,34 +110,32 @@ mod tests {
             .collect()
     }
 
-    fn cookie_of(id: &Secret) -> HeaderMap {
-        let set = set_cookie(Some(id), true);
-        headers(&format!("theme=dark; {}", set.split(';').next().unwrap()))
-    }
-
     #[test]
-    fn a_session_lasts_until_it_ends() {
-        let (sessions, now) = (Sessions::default(), crate::clock::now());
-        let own = cookie_of(&sessions.open(now).unwrap());
-        let other = cookie_of(&sessions.open(now).unwrap());
-        assert!(sessions.holds(&own, now) && sessions.holds(&other, now));
-        assert!(!sessions.holds(&own, now + SESSION_AGE_MAX));
-        sessions.close(&own);
-        assert!(!sessions.holds(&own, now) && sessions.holds(&other, now));
-        for wrong in ["", "bulkhead", "bulkhead=", "other=1", "bulkhead=abc"] {
-            assert!(!sessions.holds(&headers(wrong), now), "{wrong}");
+    fn a_session_goes_before_a_form_and_each_door_has_its_name() {
+        let both = headers("theme=dark; bulkhead-form=f; bulkhead=s; __Host-bulkhead=t");
+        assert_eq!(cookie(&both, true), Some("s"));
+        assert_eq!(
+            cookie(&both, false),
+            Some("t"),
+            "no other site can plant it"
+        );
+        assert_eq!(form_key(&both, true), Some("s"));
+        assert_eq!(form_key(&headers("bulkhead-form=f"), true), Some("f"));
+        for none in ["", "bulkhead", "bulkhead=", "other=1"] {
+            assert_eq!(form_key(&headers(none), true), None, "{none}");
         }
     }
 
     #[test]
-    fn the_oldest_makes_room() {
-        let (sessions, now) = (Sessions::default(), crate::clock::now());
-        let first = cookie_of(&sessions.open(now).unwrap());
-        let second = cookie_of(&sessions.open(now).unwrap());
-        for _ in 1..SESSIONS_MAX {
-            sessions.open(now).unwrap();
+    fn a_form_is_good_for_its_own_cookie_alone() {
+        let body = format!("limit=3&form_token={}&x=1", form_token("one"));
+        assert!(proves(body.as_bytes(), "one"));
+        assert!(!proves(body.as_bytes(), "two"));
+        for bad in ["", "form_token=", "form_token", "limit=3", "form_token=00"] {
+            assert!(!proves(bad.as_bytes(), "one"), "{bad}");
         }
-        assert!(!sessions.holds(&first, now) && sessions.holds(&second, now));
+        assert_eq!(form_token("one").len(), 64);
+        assert!(!form_token("one").contains("one"));
     }
 
     #[test]
@@ -152,5 +146,6 @@ mod tests {
         let tls = set_cookie(Some(&id), false);
         assert!(tls.starts_with("__Host-bulkhead=") && tls.ends_with("; Secure"));
         assert!(set_cookie(None, true).starts_with("bulkhead=; Path=/; Max-Age=0;"));
+        assert!(set_form_cookie(&id, false).starts_with("__Host-bulkhead-form="));
     }
 }

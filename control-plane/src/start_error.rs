@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use wire::SecretError;
 
+use crate::people::PeopleError;
 use crate::store::StoreError;
 use crate::tls::TlsFilesError;
 
@@ -67,6 +68,9 @@ pub enum StartError {
         /// The newest generation.
         newest: u64,
     },
+    /// Nobody could be invited.
+    #[error(transparent)]
+    People(#[from] PeopleError),
     /// No random numbers for a token.
     #[error(transparent)]
     Secret(#[from] SecretError),

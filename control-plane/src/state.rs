@@ -25,6 +25,7 @@ use crate::live::Live;
 use crate::orders::Orders;
 use crate::pages::{Made, PageStreams};
 use crate::past::Past;
+use crate::people::People;
 use crate::readings::Readings;
 use crate::refused::Newest;
 use crate::rollout::{Published, Rollout};
@@ -62,6 +63,7 @@ pub struct AppState {
     /// API keys of tenants, the same way.
     pub(crate) made_keys: Made<(String, web::MadeKey)>,
     pub(crate) auth: Arc<Auth>,
+    pub(crate) people: People,
     pub(crate) gateway_token: Secret,
     /// Tasks of the gateways' streams; awaited when the process goes down.
     pub(crate) tasks: TaskTracker,

@@ -186,6 +186,11 @@ impl Frame {
         self.here == "/gateways" || self.here.starts_with("/gateways?")
     }
 
+    /// True on the Settings page.
+    pub fn is_settings(&self) -> bool {
+        self.here == "/settings" || self.here.starts_with("/settings?")
+    }
+
     /// True on the Overview, whatever its filter.
     pub fn is_overview(&self) -> bool {
         self.here == "/" || self.here.starts_with("/?")

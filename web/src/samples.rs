@@ -20,6 +20,7 @@ mod list;
 mod over_time;
 mod overview;
 mod routes;
+mod settings;
 mod shadow;
 mod tenants;
 mod welcome;

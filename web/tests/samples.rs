@@ -12,8 +12,8 @@ use std::path::Path;
 
 use web::{
     AdvicePage, AlertsPage, ChangePage, ChangesPage, CompartmentPage, FleetPage, GenerationPage,
-    ListPage, Overview, Problem, RoutesPage, ShadowPage, SignIn, Template, TenantPage, TenantsPage,
-    WelcomePage,
+    ListPage, Overview, Problem, RoutesPage, SetUp, SettingsPage, ShadowPage, SignIn, Template,
+    TenantPage, TenantsPage, WelcomePage,
 };
 
 /// What makes inline script or style; the policy of the pages forbids it all.
@@ -97,6 +97,12 @@ fn rendered() -> Vec<(String, String)> {
     }
     for (name, page) in SignIn::samples() {
         all.push((format!("sign_in_{name}"), page.render().unwrap()));
+    }
+    for (name, page) in SettingsPage::samples() {
+        all.push((format!("settings_{name}"), page.render().unwrap()));
+    }
+    for (name, page) in SetUp::samples() {
+        all.push((format!("set_up_{name}"), page.render().unwrap()));
     }
     all
 }

@@ -52,6 +52,11 @@ impl Client {
         }
     }
 
+    /// The address of the control plane.
+    pub(super) fn base(&self) -> &str {
+        &self.base
+    }
+
     /// One call; the path begins behind `/api/v1`.
     pub(super) fn call(
         &self,

@@ -1,19 +1,15 @@
-//! `bulkhead fleet` and `token create|list|revoke`: what is ordered about gateways, and what lets
-//! them in.
+//! `bulkhead fleet`: what is ordered about gateways.
 //!
-//! Separate because nothing here is about the policy. It must never print a token but the one that
-//! was just made, and that one alone on standard output.
+//! Separate because nothing here is about the policy. It must never decide whether an order makes
+//! sense: the control plane knows its gateways.
 
 use http::Method;
-use serde_json::{Value, json};
 
-use super::client::{Client, refusal};
-use super::get::rows;
-use super::history::cell;
+use super::client::Client;
 use crate::args::Format;
-use crate::args_tools::{ClientArgs, FleetArgs, FleetCommand, TokenOf};
+use crate::args_tools::{FleetArgs, FleetCommand};
 use crate::error::Failure;
-use crate::output::{self, Side, Table};
+use crate::output;
 
 /// Orders one gateway about, or lets a halted generation be tried again.
 pub(crate) fn run(args: &FleetArgs) -> Result<(), Failure> {
@@ -40,64 +36,13 @@ fn order(gateway: &str, what: &str) -> String {
 }
 
 /// A name as one segment of a path.
-fn encoded(name: &str) -> String {
+pub(super) fn encoded(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let encode = |byte: u8| match plain(byte) {
         true => char::from(byte).to_string(),
         false => format!("%{byte:02X}"),
     };
     name.bytes().map(encode).collect()
-}
-
-/// Makes a token for one gateway and prints it, alone.
-pub(crate) fn create(gateway: &str, args: &ClientArgs) -> Result<(), Failure> {
-    let client = Client::new(args);
-    let body = json!({ "gateway": gateway }).to_string();
-    let answer = client.call(Method::POST, "/tokens", Vec::new(), Some(body))?;
-    if !answer.status.is_success() {
-        return Err(refusal(&answer));
-    }
-    let made = client.parsed(&answer)?;
-    match args.output {
-        Format::Json => output::print_json(&made),
-        Format::Table => output::print(&format!("{}\n", cell(&made, "token"))),
-    }
-}
-
-/// Lists tokens, or revokes one.
-pub(crate) fn tokens(what: &TokenOf, args: &ClientArgs) -> Result<(), Failure> {
-    let client = Client::new(args);
-    match what {
-        TokenOf::All => {
-            let said = client.json(Method::GET, "/tokens")?;
-            match args.output {
-                Format::Json => output::print_json(&said),
-                Format::Table => output::print(&table(&said).text()),
-            }
-        }
-        TokenOf::One(id) => {
-            let path = format!("/tokens/{}", encoded(id));
-            let answer = client.call(Method::DELETE, &path, Vec::new(), None)?;
-            match answer.status.is_success() {
-                true => output::print("revoked\n"),
-                false => Err(refusal(&answer)),
-            }
-        }
-    }
-}
-
-fn table(said: &Value) -> Table {
-    let names = ["id", "gateway", "created_at", "created_by"];
-    let mut table = Table::new(&[
-        ("id", Side::Left),
-        ("gateway", Side::Left),
-        ("made", Side::Left),
-        ("by", Side::Left),
-    ]);
-    for row in rows(said, "tokens") {
-        table.row(names.iter().map(|name| cell(row, name)).collect());
-    }
-    table
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod fleet;
 mod get;
 mod history;
 pub(crate) mod http;
+mod people;
 mod tenant;
 mod top;
 
@@ -23,9 +24,10 @@ pub(crate) use apply::run as apply;
 pub(crate) use changes::run as changes;
 pub(crate) use diff::{export, run as diff};
 pub(crate) use drill::run as drill;
-pub(crate) use fleet::{create as create_token, run as fleet, tokens};
+pub(crate) use fleet::run as fleet;
 pub(crate) use get::run as get;
 pub(crate) use history::{list as history, rollback};
+pub(crate) use people::{create_token, tokens, users};
 pub(crate) use tenant::run as tenant;
 pub(crate) use top::run as top;
 

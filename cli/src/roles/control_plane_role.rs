@@ -34,6 +34,7 @@ pub(crate) fn run(args: &ControlPlaneArgs) -> Result<(), Failure> {
         ));
         output::complain(how_to_sign_in(&start));
     }
+    invite(&start, &control_plane);
     start.ready(&Ready {
         pid: std::process::id(),
         gateway: Vec::new(),
@@ -186,6 +187,22 @@ fn make(folder: &Path) -> std::io::Result<()> {
     }
 }
 
+/// Prints the link that makes the first user, once, to whoever started this: on standard error and
+/// in no log that goes elsewhere.
+pub(super) fn invite(start: &Start, control_plane: &control_plane::Running) {
+    let Some(code) = control_plane.setup_code() else {
+        return;
+    };
+    let at = dashboard_url(start, control_plane.dashboard());
+    let link = format!("{at}/setup?code={}", code.expose());
+    let words = "nobody can sign in with a name yet; this link makes the first user, once, \
+                 within 24 hours";
+    output::complain(&match output::person_reads_errors() {
+        true => format!("set-up     {words}:\n           {link}"),
+        false => serde_json::json!({ "level": "WARN", "message": words, "link": link }).to_string(),
+    });
+}
+
 /// How to get past the sign-in page.
 pub(super) fn how_to_sign_in(start: &Start) -> &'static str {
     if start.settings.switch("no_login") {
@@ -193,7 +210,6 @@ pub(super) fn how_to_sign_in(start: &Start) -> &'static str {
     } else if start.secrets.admin_token.is_some() {
         "sign in with the token in BULKHEAD_ADMIN_TOKEN"
     } else {
-        "nobody can sign in yet: set BULKHEAD_ADMIN_TOKEN (32 characters or more), or say \
-         --no-login while the dashboard is on loopback"
+        "sign in with your name and password"
     }
 }

@@ -52,6 +52,7 @@ fn beside(start: &Start, control_plane: &control_plane::Running) -> Result<(), F
     let drain_timeout = config.drain_timeout;
     let gateway = gateway::start(config)?;
     greet(start, &gateway, dashboard);
+    control_plane_role::invite(start, control_plane);
     let ready = Ready {
         pid: std::process::id(),
         gateway: gateway.listen(),

@@ -1,12 +1,12 @@
-//! `GET /gateways`, what can be ordered about one, and the tokens that let gateways in.
+//! `GET /gateways`, and what can be ordered about one.
 //!
-//! Separate because it speaks of processes, not of the policy. It must never answer with a token
-//! that exists already.
+//! Separate because it speaks of processes, not of the policy. It must never order anything about
+//! a gateway that nobody knows.
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::call::Call;
@@ -16,11 +16,8 @@ use crate::access::{ADMIN, OPERATOR, VIEWER};
 use crate::auth;
 use crate::fleet::GatewayView;
 use crate::limits::Author;
-use crate::orders::{OrderError, TokenRow};
+use crate::orders::OrderError;
 use crate::state::AppState;
-
-/// Largest body of a call here.
-const BODY_BYTES_MAX: usize = 4 << 10;
 
 /// The calls of this module.
 pub(super) fn calls() -> Vec<Call> {
@@ -56,19 +53,6 @@ pub(super) fn calls() -> Vec<Call> {
                 StatusCode::CONFLICT,
                 "It is not connected, or holds nothing newer",
             ),
-        Call::get("/tokens", ADMIN, tokens)
-            .says("getTokens", "Every token, without what is secret")
-            .lists::<Token>("By id"),
-        Call::post("/tokens", ADMIN, create_token)
-            .says("createToken", "Makes a token that lets one gateway in")
-            .takes::<Wanted>(r#"{"gateway": "eu-1"}"#)
-            .creates::<NewToken>("The token, for the only time"),
-        Call::delete("/tokens/{id}", ADMIN, revoke_token)
-            .says(
-                "revokeToken",
-                "Revokes a token: the stream that it opened ends",
-            )
-            .says_only(StatusCode::NO_CONTENT, "Revoked"),
     ]
 }
 
@@ -98,40 +82,6 @@ struct Sent<'a> {
     generation: u64,
 }
 
-/// A token, without what is secret.
-#[derive(Serialize, ToSchema)]
-struct Token<'a> {
-    /// Names it.
-    id: &'a str,
-    /// `gateway`: it lets a gateway in.
-    kind: &'static str,
-    /// The only gateway that it lets in.
-    gateway: &'a str,
-    /// When it was made, in UTC.
-    created_at: &'a str,
-    /// By whom.
-    created_by: &'a str,
-}
-
-/// A token that was just made.
-#[derive(Serialize, ToSchema)]
-struct NewToken<'a> {
-    #[serde(flatten)]
-    about: Token<'a>,
-    /// The token; nobody can ask for it again.
-    token: &'a str,
-}
-
-/// A token that is asked for.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = TokenWanted)]
-struct Wanted {
-    /// The name of the only gateway that it lets in.
-    #[schema(min_length = 1, max_length = 128)]
-    gateway: String,
-}
-
 /// Every gateway that is known, and what it runs.
 pub(super) async fn list(
     State(state): State<AppState>,
@@ -142,7 +92,7 @@ pub(super) async fn list(
 }
 
 /// Who asks for something that has no body.
-async fn asks(request: Request) -> Result<Author, Problem> {
+pub(super) async fn asks(request: Request) -> Result<Author, Problem> {
     let (head, body) = input::parts(request);
     input::query(&head, &[])?;
     let author = auth::author(&head.extensions);
@@ -227,55 +177,6 @@ pub(super) async fn go_back(
         generation,
     })
     .into_response())
-}
-
-fn shown(row: &TokenRow) -> Token<'_> {
-    Token {
-        id: &row.id,
-        kind: "gateway",
-        gateway: &row.gateway,
-        created_at: &row.created_at,
-        created_by: &row.created_by,
-    }
-}
-
-/// Every token, without what is secret.
-pub(super) async fn tokens(
-    State(state): State<AppState>,
-    request: Request,
-) -> Result<Response, Problem> {
-    input::query(&input::parts(request).0, &[])?;
-    let rows = state.orders.tokens();
-    Ok(axum::Json(rows.iter().map(shown).collect::<Vec<_>>()).into_response())
-}
-
-/// Makes a token for one gateway; the answer holds it, for the only time.
-pub(super) async fn create_token(
-    State(state): State<AppState>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (head, body) = input::parts(request);
-    input::query(&head, &[])?;
-    let author = auth::author(&head.extensions);
-    let request = Request::from_parts(head, body);
-    let wanted: Wanted = input::typed(request, BODY_BYTES_MAX).await?;
-    let made = state.orders.create_token(&wanted.gateway, &author).await?;
-    let answer = NewToken {
-        about: shown(&made.row),
-        token: made.token.expose(),
-    };
-    Ok((StatusCode::CREATED, axum::Json(answer)).into_response())
-}
-
-/// Revokes one: the stream that it opened ends.
-pub(super) async fn revoke_token(
-    State(state): State<AppState>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let author = asks(request).await?;
-    state.orders.revoke_token(&id, &author).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 impl From<OrderError> for Problem {

@@ -20,6 +20,8 @@ mod gateways;
 mod generations;
 mod input;
 mod overrides;
+pub(crate) mod people;
+pub(crate) mod people_shown;
 mod plans;
 mod points;
 mod policy;
@@ -75,6 +77,7 @@ fn calls() -> Vec<Call> {
     all.extend(entries::calls());
     all.extend(tenant_keys::calls());
     all.extend(plans::calls());
+    all.extend(people::calls());
     all
 }
 

@@ -11,11 +11,12 @@ use super::readings::Snapshot;
 use crate::auth::{self, Caller};
 use crate::clock;
 use crate::rollout::Published;
+use crate::session;
 
 /// What a handler needs of its request.
 pub(super) struct Asked {
     host: String,
-    is_plain: bool,
+    pub(super) is_plain: bool,
     here: String,
     reader: Reader,
     /// Who stands behind the reader.
@@ -30,11 +31,12 @@ impl Asked {
             .path_and_query()
             .map_or("/", http::uri::PathAndQuery::as_str);
         let host = auth::host_of(request).unwrap_or("localhost").to_owned();
+        let is_plain = auth::is_plain(request.extensions(), &host);
         Self {
-            is_plain: auth::is_plain(request.extensions(), &host),
+            is_plain,
             host,
             here: target.to_owned(),
-            reader: reader(request),
+            reader: reader(request, is_plain),
             person: auth::author(request.extensions()).person,
             request_id: super::id_of(request.extensions()).to_owned(),
         }
@@ -42,10 +44,9 @@ impl Asked {
 
     /// The frame of this page. `here` is its address without what a script added.
     pub(super) fn frame(&self, current: &Published, snapshot: &Snapshot, here: String) -> Frame {
-        let scheme = if self.is_plain { "http" } else { "https" };
         Frame {
             environment: self.host.clone(),
-            origin: format!("{scheme}://{}", self.host),
+            origin: self.origin(),
             generation: current.about.number,
             fleet: snapshot.fleet(),
             freshness: snapshot.freshness(),
@@ -61,6 +62,12 @@ impl Asked {
         }
     }
 
+    /// Where this server is, as the browser asks for it.
+    pub(super) fn origin(&self) -> String {
+        let scheme = if self.is_plain { "http" } else { "https" };
+        format!("{scheme}://{}", self.host)
+    }
+
     /// Path and query as they came.
     pub(super) fn here(&self) -> &str {
         &self.here
@@ -68,13 +75,17 @@ impl Asked {
 }
 
 /// Who looks at this page.
-fn reader(request: &Request) -> Reader {
+fn reader(request: &Request, is_plain: bool) -> Reader {
     let caller = request.extensions().get::<Caller>();
     Reader {
         name: caller.map_or_else(String::new, |caller| caller.name.clone()),
         role: caller.map_or(Role::Viewer, |caller| caller.role),
         can_leave: caller.is_some_and(Caller::has_session),
-        form_token: String::new(),
+        form_token: match caller.is_some_and(Caller::has_session) {
+            true => session::form_key(request.headers(), is_plain)
+                .map_or_else(String::new, session::form_token),
+            false => String::new(),
+        },
     }
 }
 

@@ -86,6 +86,7 @@ pub(super) async fn stream(
         pages: access::router(super::views()).with_state(state.clone()),
         views: named,
         host: auth::host_of(&request).map(str::to_owned),
+        is_plain: asked.is_plain,
         headers: request.headers().clone(),
         request_id: RequestId(asked.request_id),
         to_client,
@@ -130,6 +131,7 @@ struct Teller {
     views: Vec<View>,
     headers: HeaderMap,
     host: Option<String>,
+    is_plain: bool,
     request_id: RequestId,
     to_client: mpsc::Sender<String>,
     /// Keeps the number of streams bounded: given back with the stream.
@@ -145,9 +147,15 @@ impl Teller {
     async fn tell(&mut self) {
         loop {
             let began = clock::now();
-            let (method, host) = (Method::GET, self.host.as_deref());
+            let asking = auth::Asking {
+                method: &Method::GET,
+                headers: &self.headers,
+                host: self.host.as_deref(),
+                is_plain: self.is_plain,
+                now_ms: clock::unix_ms(),
+            };
             // A session that has ended in the meantime ends what it opened.
-            let admitted = self.state.auth.admit(&method, &self.headers, host, began);
+            let admitted = self.state.auth.admit(asking).await;
             let Ok(caller) = admitted else { return };
             let mut told = Vec::new();
             for view in &mut self.views {
@@ -156,9 +164,14 @@ impl Teller {
                     return;
                 };
                 *request.uri_mut() = target;
-                if let Some(host) = self.headers.get(http::header::HOST) {
-                    let headers = request.headers_mut();
-                    headers.insert(http::header::HOST, host.clone());
+                // What the address and the forms of a page depend on.
+                for name in [http::header::HOST, http::header::COOKIE] {
+                    if let Some(value) = self.headers.get(&name) {
+                        request.headers_mut().insert(name, value.clone());
+                    }
+                }
+                if !self.is_plain {
+                    request.extensions_mut().insert(auth::OverTls);
                 }
                 request.extensions_mut().insert(caller.clone());
                 request.extensions_mut().insert(self.request_id.clone());

@@ -26,6 +26,7 @@ mod overview;
 mod problem;
 mod readings;
 mod routes;
+mod settings;
 mod shadow;
 mod sign_in;
 mod tenant;
@@ -49,12 +50,12 @@ pub(crate) use compartment::findings;
 pub(crate) use held::around;
 pub(crate) use live::PageStreams;
 pub(crate) use made::Made;
-pub(crate) use problem::PageError;
+pub(crate) use problem::{PageError, people_status};
 pub(crate) use shadow::watches_of;
 pub(crate) use sign_in::redirect as redirect_to_sign_in;
 
 /// Largest form.
-const FORM_BYTES_MAX: usize = 64 << 10;
+pub(crate) const FORM_BYTES_MAX: usize = 64 << 10;
 
 /// What a page may load and where it may send forms. Nothing inline, nothing from elsewhere.
 const CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
@@ -119,10 +120,21 @@ fn others() -> Vec<Route> {
         Route::at("/welcome/tenant").post(OPERATOR, welcome::tenant),
         Route::at("/compartments.csv").get(VIEWER, list::csv),
         Route::at("/compartments.json").get(VIEWER, list::json),
+        Route::at("/settings").get(VIEWER, settings::show),
+        Route::at("/settings/users").post(ADMIN, settings::make_user),
+        Route::at("/settings/users/change").post(ADMIN, settings::change_user),
+        Route::at("/settings/users/delete").post(ADMIN, settings::delete_user),
+        Route::at("/settings/tokens").post(ADMIN, settings::make_token),
+        Route::at("/settings/tokens/revoke").post(ADMIN, settings::revoke_token),
+        Route::at("/settings/sessions/end").post(VIEWER, settings::end_session),
+        Route::at("/settings/password").post(VIEWER, settings::change_password),
         Route::at("/live").get(VIEWER, live::stream),
         Route::at("/login")
             .get(PUBLIC, sign_in::show)
             .post(PUBLIC, sign_in::enter),
+        Route::at("/setup")
+            .get(PUBLIC, sign_in::invited)
+            .post(PUBLIC, sign_in::set_up),
         Route::at("/logout").post(VIEWER, sign_in::leave),
         Route::at("/assets/{name}").get(PUBLIC, asset),
     ]

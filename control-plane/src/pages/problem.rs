@@ -8,6 +8,7 @@ use http::StatusCode;
 use web::{Problem, RenderError, Template as _};
 
 use crate::limits::LimitsError;
+use crate::people::PeopleError;
 use crate::store::StoreError;
 
 /// Why there is no page.
@@ -44,6 +45,9 @@ pub(crate) enum PageError {
     /// The store.
     #[error("the store was not read")]
     Store(#[from] StoreError),
+    /// People.
+    #[error("nothing about people was changed")]
+    People(#[source] PeopleError),
     /// No random number for a session.
     #[error("no session could be opened")]
     Session(#[from] wire::SecretError),
@@ -72,6 +76,7 @@ impl PageError {
                 | LimitsError::Exists { .. }
                 | LimitsError::InUse { .. },
             ) => StatusCode::CONFLICT,
+            Self::People(error) => people_status(error),
             Self::Limits(LimitsError::Store(_))
             | Self::Store(_)
             | Self::Session(_)
@@ -100,6 +105,7 @@ impl PageError {
                 "Pages work as before and ask for their figures themselves.".to_owned(),
             ),
             Self::Limits(error) => ("The change was not taken", error.to_string()),
+            Self::People(error) => ("It was not done", format!("Nothing was changed: {error}.")),
             Self::Session(_) | Self::Template(_) => (
                 "Something broke on our side",
                 "Nothing was changed. The log says more.".to_owned(),
@@ -129,6 +135,48 @@ impl PageError {
             status,
             page.render().unwrap_or_else(|_| format!("{title}\n")),
         )
+    }
+}
+
+impl From<PeopleError> for PageError {
+    fn from(error: PeopleError) -> Self {
+        match error {
+            PeopleError::Store(error) => Self::Store(error),
+            PeopleError::Secret(error) => Self::Session(error),
+            other @ (PeopleError::Name
+            | PeopleError::TokenName
+            | PeopleError::Password
+            | PeopleError::Expiry
+            | PeopleError::Taken
+            | PeopleError::Unknown(_)
+            | PeopleError::LastAdmin
+            | PeopleError::Full
+            | PeopleError::Code
+            | PeopleError::Wrong
+            | PeopleError::TooMany(_)
+            | PeopleError::Hash(_)
+            | PeopleError::Contended) => Self::People(other),
+        }
+    }
+}
+
+/// The same on pages and in the API.
+pub(crate) fn people_status(error: &PeopleError) -> StatusCode {
+    match error {
+        PeopleError::Name
+        | PeopleError::TokenName
+        | PeopleError::Password
+        | PeopleError::Expiry
+        | PeopleError::Full => StatusCode::UNPROCESSABLE_ENTITY,
+        PeopleError::Taken | PeopleError::LastAdmin | PeopleError::Contended => {
+            StatusCode::CONFLICT
+        }
+        PeopleError::Unknown(_) | PeopleError::Code => StatusCode::NOT_FOUND,
+        PeopleError::Wrong => StatusCode::UNAUTHORIZED,
+        PeopleError::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
+        PeopleError::Hash(_) | PeopleError::Secret(_) | PeopleError::Store(_) => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
     }
 }
 

@@ -79,10 +79,10 @@ impl Store {
     }
 
     /// Runs a write where nobody can cancel it.
-    pub(super) async fn write(
+    pub(super) async fn write<T: Send + 'static>(
         &self,
-        write: impl Future<Output = Result<(), StoreError>> + Send + 'static,
-    ) -> Result<(), StoreError> {
+        write: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
         if self.writes.is_closed() {
             return Err(StoreError::Closed);
         }

@@ -9,7 +9,7 @@ use super::head::HeadKey;
 use super::write::{Outcome, Rows};
 use super::{
     Address, AlertFilter, AlertRow, AuditEntry, AuditRow, ChangeFilter, ChangeRow, DrillRow,
-    Generation, ScheduledRow, StoreError, Stored, open, postgres, sqlite,
+    Generation, PersonRow, ScheduledRow, StoreError, Stored, open, postgres, sqlite,
 };
 
 /// Where the policy's store is.
@@ -172,6 +172,27 @@ impl Database {
         most: i64,
     ) -> Result<Vec<ScheduledRow>, StoreError> {
         either!(self, database => database.scheduled(open, ids, most).await)
+    }
+
+    pub(super) async fn people(&self) -> Result<Vec<PersonRow>, StoreError> {
+        either!(self, database => database.people().await)
+    }
+
+    pub(super) async fn person(
+        &self,
+        kind: &str,
+        id: &str,
+    ) -> Result<Option<PersonRow>, StoreError> {
+        either!(self, database => database.person(kind, id).await)
+    }
+
+    pub(super) async fn used_person(
+        &self,
+        kind: &str,
+        id: &str,
+        used_ms: i64,
+    ) -> Result<(), StoreError> {
+        either!(self, database => database.used_person(kind, id, used_ms).await)
     }
 
     pub(super) async fn close(&self) {

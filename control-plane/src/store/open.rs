@@ -18,7 +18,7 @@ const CHECKED_BYTES_MAX: u64 = 64 << 20;
 const MIGRATE_ATTEMPTS_MAX: u32 = 5;
 
 /// Number, name and text of every migration. The same numbers and names for every database.
-pub(super) const MIGRATIONS: [(i64, &str, &str); 8] = [
+pub(super) const MIGRATIONS: [(i64, &str, &str); 9] = [
     (
         1,
         "generations",
@@ -43,6 +43,11 @@ pub(super) const MIGRATIONS: [(i64, &str, &str); 8] = [
         5,
         "live",
         include_str!("../../../migrations/sqlite/0005_live.sql"),
+    ),
+    (
+        6,
+        "people",
+        include_str!("../../../migrations/sqlite/0006_people.sql"),
     ),
     (
         7,

@@ -12,6 +12,7 @@ mod drills;
 pub(super) mod live;
 mod meta;
 pub(super) mod open;
+mod people;
 pub(super) mod pool;
 mod scheduled;
 pub(super) mod shared;

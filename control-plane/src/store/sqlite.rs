@@ -11,6 +11,7 @@ mod backup;
 mod changes;
 mod drills;
 mod meta;
+mod people;
 mod scheduled;
 mod sql;
 mod transact;

@@ -99,6 +99,71 @@ fn every_answer_carries_its_id_and_headers() {
     assert_ne!(answer.header("x-request-id"), Some("<script>"));
 }
 
+/// What somebody gets for a call, as far as it is about who they are.
+fn verdict(plane: &Plane, method: &str, path: &str, token: Option<&str>) -> u16 {
+    // Neither does anything with a name that nobody has, nor without a body.
+    let path = path
+        .replace("{key}", "route%2Fnone")
+        .replace("{number}", "999")
+        .replace("{n}", "999");
+    let mut path = path
+        .split('{')
+        .map(|part| {
+            part.split_once('}')
+                .map_or(part.to_owned(), |(_, rest)| format!("nothing{rest}"))
+        })
+        .collect::<String>();
+    if path.ends_with("/events") {
+        // A stream does not end; its refusal does.
+        path.push_str("?refused");
+    }
+    let bearer = token.map(|token| format!("Bearer {token}"));
+    let headers: Vec<_> = bearer
+        .iter()
+        .map(|bearer| ("authorization", bearer.as_str()))
+        .collect();
+    call(plane.address, method, &path, &headers, b"").status
+}
+
+#[test]
+fn every_route_is_open_to_its_roles_and_shut_to_all_others() {
+    let plane = Plane::start();
+    let roles = ["viewer", "operator", "approver", "admin"];
+    let tokens = roles.map(|role| {
+        let body = serde_json::json!({"name": role, "role": role});
+        let made = plane.api("POST", "/tokens", Some(&body)).json();
+        made["token"].as_str().unwrap().to_owned()
+    });
+    let gateway = plane.token();
+    let matrix = control_plane::access_matrix();
+    assert!(matrix.len() > 70, "{}", matrix.len());
+    let before = plane.policy();
+    println!("| method | path | needs |\n|---|---|---|");
+    for (method, path, need) in &matrix {
+        println!("| {method} | `{path}` | {need} |");
+        let is_public = *need == "anybody";
+        for token in [None, Some(gateway.expose()), Some("bhk_0_0")] {
+            let status = verdict(&plane, method, path, token);
+            let to_sign_in = status == 303 && token.is_none() && method == "GET";
+            let shut = status == 401 || (to_sign_in && !path.starts_with("/api/"));
+            assert_ne!(shut, is_public, "{method} {path} with {token:?}: {status}");
+        }
+        let least = roles.iter().position(|role| role == need).unwrap_or(0);
+        for (place, token) in tokens.iter().enumerate() {
+            let status = verdict(&plane, method, path, Some(token));
+            let is_open = ![401, 403].contains(&status) || (is_public && method == "POST");
+            assert_eq!(
+                is_open,
+                place >= least,
+                "{method} {path} {}: {status}",
+                roles[place]
+            );
+            assert_ne!(status, 500, "{method} {path}");
+        }
+    }
+    assert_eq!(plane.policy(), before);
+}
+
 fn open() -> Plane {
     let folder = tempfile::tempdir().unwrap();
     let import = Some(policy_file(folder.path(), &policy()));

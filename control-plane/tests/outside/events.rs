@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use crate::support::browser::Browser;
 use crate::support::gateway::Gateway;
 use crate::support::{Plane, TOKEN, call, eventually};
 use serde_json::{Value, json};
@@ -130,11 +131,12 @@ async fn streams_are_bounded_and_end_with_the_process() {
 
 /// The session of somebody who signed in, as a header.
 fn session(plane: &Plane) -> String {
+    let mut browser = Browser::new(plane);
     let form = format!("token={TOKEN}&next=%2F");
-    let headers = [("content-type", "application/x-www-form-urlencoded")];
-    let answer = call(plane.address, "POST", "/login", &headers, form.as_bytes());
-    let cookie = answer.header("set-cookie").unwrap();
-    format!("cookie: {}", cookie.split(';').next().unwrap())
+    let answer = browser.send("/login", "/login", &form);
+    assert_eq!(answer.status, 303, "{}", answer.text());
+    browser.jar.retain(|(name, _)| name == "bulkhead");
+    format!("cookie: {}", browser.cookie())
 }
 
 /// What a message says of one view.
@@ -201,8 +203,10 @@ fn a_stream_of_pages_needs_a_session_and_ends_with_it() {
     let (status, mut events) = Events::open_as(&plane, "/live?view=%2F", &cookie);
     assert_eq!(status, 200);
     assert!(events.next().is_some());
-    let (_, value) = cookie.split_once(' ').unwrap();
-    call(plane.address, "POST", "/logout", &[("cookie", value)], b"");
+    let (_, value) = cookie.split_once("bulkhead=").unwrap();
+    let mut browser = Browser::new(&plane);
+    browser.jar = vec![("bulkhead".to_owned(), value.to_owned())];
+    assert_eq!(browser.send("/", "/logout", "").status, 303);
     let more = std::iter::from_fn(|| events.next()).count();
     assert!(more <= 2, "{more} messages after the session had ended");
 }

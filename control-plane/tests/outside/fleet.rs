@@ -194,7 +194,7 @@ async fn a_gateway_that_is_shut_out_needs_a_token_of_its_own() {
     assert!(connect(&plane, "one", &own).await.is_ok());
     let bad = plane.api("POST", "/tokens", Some(&json!({ "gateway": "" })));
     assert_eq!(bad.status, 422, "{}", bad.text());
-    let bad = plane.api("POST", "/tokens", Some(&json!({ "name": "x" })));
+    let bad = plane.api("POST", "/tokens", Some(&json!({ "other": "x" })));
     assert_eq!(bad.status, 422, "{}", bad.text());
 }
 

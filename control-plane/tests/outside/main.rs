@@ -31,6 +31,7 @@ mod pages_fields;
 mod pages_list;
 mod pages_routes;
 mod pages_shadow;
+mod people;
 mod policy;
 mod postgres;
 mod replicas;

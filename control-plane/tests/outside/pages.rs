@@ -1,5 +1,6 @@
 //! The pages as a browser without a script uses them: reading, the form, conflicts, signing in.
 
+use crate::support::browser::Browser;
 use crate::support::gateway::Gateway;
 use crate::support::{Answer, Plane, TOKEN, call, config, eventually, policy, policy_file};
 use serde_json::json;
@@ -392,7 +393,8 @@ fn a_browser_signs_in_with_the_admin_token_and_out_again() {
         form.contains("value=\"/compartments/route%2Fb?x=1\""),
         "{form}"
     );
-    let wrong = call("POST", "/login", "", "token=wrong-token&next=/");
+    let mut browser = Browser::new(&plane);
+    let wrong = browser.send("/login", "/login", "token=wrong-token&next=/");
     assert_eq!((wrong.status, wrong.header("set-cookie")), (401, None));
     assert!(
         !wrong.text().contains("wrong-token"),
@@ -402,10 +404,11 @@ fn a_browser_signs_in_with_the_admin_token_and_out_again() {
         ("%2F%2Fevil.example", "/"),
         ("%2Fcompartments%2Fgateway", "/compartments/gateway"),
     ] {
-        let right = call("POST", "/login", "", &format!("token={TOKEN}&next={next}"));
+        let form = format!("token={TOKEN}&next={next}");
+        let right = Browser::new(&plane).send("/login", "/login", &form);
         assert_eq!((right.status, right.header("location")), (303, Some(goes)));
     }
-    let right = call("POST", "/login", "", &format!("token={TOKEN}"));
+    let right = browser.send("/login", "/login", &format!("token={TOKEN}"));
     let set = right.header("set-cookie").unwrap();
     assert!(
         set.starts_with("bulkhead=") && set.contains("HttpOnly; SameSite=Strict"),
@@ -415,12 +418,9 @@ fn a_browser_signs_in_with_the_admin_token_and_out_again() {
     let cookie = set.split(';').next().unwrap();
     assert_eq!(call("GET", "/", cookie, "").status, 200);
     assert_eq!(call("GET", "/api/v1/policy", cookie, "").status, 200);
-    let change = "generation=1&limit=5";
-    assert_eq!(
-        call("POST", "/compartments/route%2Fb", cookie, change).status,
-        303
-    );
-    assert_eq!(call("POST", "/logout", cookie, "").status, 303);
+    let page = "/compartments/route%2Fb";
+    assert_eq!(browser.send(page, page, "generation=1&limit=5").status, 303);
+    assert_eq!(browser.send("/", "/logout", "").status, 303);
     assert_eq!(call("GET", "/api/v1/policy", cookie, "").status, 401);
     assert_eq!(call("GET", "/", cookie, "").status, 303);
 }

@@ -10,6 +10,7 @@ use control_plane::{Config, TlsFiles};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+use crate::support::browser::form_token;
 use crate::support::{Plane, TOKEN, config, policy, policy_file};
 
 type Secured = StreamOwned<ClientConnection, TcpStream>;
@@ -62,10 +63,16 @@ fn asked(mut stream: Secured, request: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-fn login(host: &str) -> String {
-    let body = format!("token={TOKEN}");
+fn login(host: &str, page: &str) -> String {
+    let form = page
+        .lines()
+        .find_map(|line| line.strip_prefix("set-cookie: "))
+        .unwrap();
+    assert!(form.starts_with("__Host-bulkhead-form="), "{form}");
+    let cookie = form.split(';').next().unwrap();
+    let body = format!("token={TOKEN}&form_token={}", form_token(page).unwrap());
     format!(
-        "POST /login HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
+        "POST /login HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncookie: {cookie}\r\n\
          content-type: application/x-www-form-urlencoded\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
@@ -74,8 +81,10 @@ fn login(host: &str) -> String {
 #[test]
 fn cookies_are_secure_where_the_port_speaks_tls_also_on_loopback() {
     let (plane, root) = start();
+    let ask = "GET /login HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let page = asked(connect(plane.address, &root, b"http/1.1"), ask);
     let stream = connect(plane.address, &root, b"http/1.1");
-    let answer = asked(stream, &login("localhost"));
+    let answer = asked(stream, &login("localhost", &page));
     assert!(answer.starts_with("HTTP/1.1 303"), "{answer}");
     let cookie = answer
         .lines()

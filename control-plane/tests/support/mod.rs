@@ -1,6 +1,7 @@
 //! What the integration tests share: a control plane on a real store, an HTTP client over a plain
 //! socket, a gateway that speaks the stream. Separate so that each test file is about one thing.
 
+pub(crate) mod browser;
 pub(crate) mod gateway;
 pub(crate) mod postgres;
 pub(crate) mod proxy;

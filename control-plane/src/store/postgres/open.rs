@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 const LOCK: i64 = 1_112_296_264;
 
 /// Number, name and text of every migration. The same numbers and names for every database.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 8] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 9] = [
     (
         1,
         "generations",
@@ -47,6 +47,11 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 8] = [
         5,
         "live",
         include_str!("../../../../migrations/postgres/0005_live.sql"),
+    ),
+    (
+        6,
+        "people",
+        include_str!("../../../../migrations/postgres/0006_people.sql"),
     ),
     (
         7,

@@ -126,6 +126,14 @@ statements! {
          staged = $5, published = $6, reverted = $7, due_ms = $8, body = $9 \
          WHERE number = $1 AND version = $2 - 1";
     PUT_CHANGE_DOCUMENT = "UPDATE bulkhead.changes SET document = $2 WHERE number = $1";
+    PEOPLE = "SELECT kind, id, body, used_ms FROM bulkhead.people ORDER BY kind, id";
+    PERSON = "SELECT kind, id, body, used_ms FROM bulkhead.people WHERE kind = $1 AND id = $2";
+    PUT_PERSON = "INSERT INTO bulkhead.people (kind, id, body, used_ms) VALUES ($1, $2, $3, $4) \
+         ON CONFLICT (kind, id) DO UPDATE SET body = excluded.body, \
+         used_ms = GREATEST(people.used_ms, excluded.used_ms)";
+    FORGET_PERSON = "DELETE FROM bulkhead.people WHERE kind = $1 AND id = $2";
+    USED_PERSON = "UPDATE bulkhead.people SET used_ms = GREATEST(used_ms, $1) \
+         WHERE kind = $2 AND id = $3";
     SIZE = "SELECT COALESCE(SUM(pg_total_relation_size(c.oid)), 0)::bigint \
          FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
          WHERE n.nspname = $1 AND c.relkind = 'r'";

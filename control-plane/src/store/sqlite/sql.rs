@@ -64,6 +64,13 @@ statements! {
          staged = ?5, published = ?6, reverted = ?7, due_ms = ?8, body = ?9 \
          WHERE number = ?1 AND version = ?2 - 1";
     PUT_CHANGE_DOCUMENT = "UPDATE changes SET document = ?2 WHERE number = ?1";
+    PEOPLE = "SELECT kind, id, body, used_ms FROM people ORDER BY kind, id";
+    PERSON = "SELECT kind, id, body, used_ms FROM people WHERE kind = ? AND id = ?";
+    PUT_PERSON = "INSERT INTO people (kind, id, body, used_ms) VALUES (?, ?, ?, ?) \
+         ON CONFLICT (kind, id) DO UPDATE SET body = excluded.body, \
+         used_ms = MAX(people.used_ms, excluded.used_ms)";
+    FORGET_PERSON = "DELETE FROM people WHERE kind = ? AND id = ?";
+    USED_PERSON = "UPDATE people SET used_ms = MAX(used_ms, ?) WHERE kind = ? AND id = ?";
     COPY = "VACUUM INTO ?";
     CHECK = "PRAGMA integrity_check(1)";
     HELD = "SELECT (SELECT COUNT(*) FROM generations), \
