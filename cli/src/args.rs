@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::args_changes::ChangesArgs;
+use crate::args_override::OverrideArgs;
 use crate::args_people::{TokenArgs, UserArgs};
 use crate::args_tenant::TenantArgs;
 use crate::args_tools::{
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Rollback(RollbackArgs),
     /// Propose, approve, stage, publish, keep or take back a change of the policy
     Changes(ChangesArgs),
+    /// Plan a limit that holds from one moment to another; list, end, extend, approve
+    Override(OverrideArgs),
     /// List what the control plane knows
     Get(GetArgs),
     /// Watch the compartments, the fullest first

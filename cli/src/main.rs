@@ -5,6 +5,7 @@
 
 mod args;
 mod args_changes;
+mod args_override;
 mod args_people;
 mod args_tenant;
 mod args_tools;
@@ -63,6 +64,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::History(args) => remote::history(&args),
         Command::Rollback(args) => remote::rollback(&args),
         Command::Changes(args) => remote::changes(&args),
+        Command::Override(args) => remote::overrides(&args),
         Command::Get(args) => remote::get(&args),
         Command::Top(args) => remote::top(&args),
         Command::Advice(args) => remote::advice(&args),

@@ -1,5 +1,5 @@
 //! Clients of the control plane's API: `apply`, `diff`, `export`, `history`, `rollback`, `get`,
-//! `top`, `fleet`, `changes`, `tenant`.
+//! `top`, `fleet`, `changes`, `tenant`, `override`.
 //!
 //! Separate from the roles: these run, say something and end. They must never read the store of a
 //! control plane by another door than its API.
@@ -15,6 +15,7 @@ mod fleet;
 mod get;
 mod history;
 pub(crate) mod http;
+mod overrides;
 mod people;
 mod tenant;
 mod top;
@@ -27,6 +28,7 @@ pub(crate) use drill::run as drill;
 pub(crate) use fleet::run as fleet;
 pub(crate) use get::run as get;
 pub(crate) use history::{list as history, rollback};
+pub(crate) use overrides::run as overrides;
 pub(crate) use people::{create_token, tokens, users};
 pub(crate) use tenant::run as tenant;
 pub(crate) use top::run as top;
