@@ -21,6 +21,9 @@ pub(crate) struct ClientArgs {
     /// An API token; better in BULKHEAD_TOKEN, which no list of processes shows
     #[arg(long, value_name = "TOKEN", hide_default_value = true, global = true)]
     pub(crate) token: Option<String>,
+    /// A file with the API token in it, and nothing else
+    #[arg(long, value_name = "FILE", global = true, conflicts_with = "token")]
+    pub(crate) token_file: Option<PathBuf>,
     /// How data is printed
     #[arg(short, long, value_enum, default_value_t, global = true)]
     pub(crate) output: Format,
@@ -28,7 +31,7 @@ pub(crate) struct ClientArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
-    /// The policy: .toml, .json, .yaml or .yml; - reads TOML from standard input
+    /// The policy: .toml, .json, .yaml or .yml; - reads TOML or JSON from standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Return only when every connected gateway runs it [default span: 30s]
@@ -47,7 +50,7 @@ pub(crate) struct ApplyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// The policy: .toml, .json, .yaml or .yml; - reads TOML from standard input
+    /// The policy: .toml, .json, .yaml or .yml; - reads TOML or JSON from standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]

@@ -69,6 +69,12 @@ pub(crate) enum Failure {
         url: String,
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// No control plane answered.
+    #[error("no control plane answers at {url}; --server or BULKHEAD_SERVER names another")]
+    Away {
+        url: String,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// Somebody answered with something else than was asked for.
     #[error("{0}")]
     Answer(String),
@@ -86,6 +92,14 @@ impl Failure {
         }
     }
 
+    /// The same of a control plane, which another flag may name.
+    pub(crate) fn of_control_plane(self) -> Self {
+        let Self::Unreachable { url, source } = self else {
+            return self;
+        };
+        Self::Away { url, source }
+    }
+
     /// The code this process ends with.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
@@ -99,6 +113,7 @@ impl Failure {
             | Self::Telemetry(_)
             | Self::System { .. }
             | Self::Unreachable { .. }
+            | Self::Away { .. }
             | Self::Answer(_) => exit::TROUBLE,
         }
     }

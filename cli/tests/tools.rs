@@ -186,11 +186,52 @@ fn a_policy_goes_in_comes_out_and_goes_back() {
 }
 
 #[test]
+fn a_token_comes_from_a_file_and_a_policy_from_standard_input() {
+    use std::io::Write as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let up = Process::up(at, "up", &[]);
+    let server = up.server();
+    std::fs::write(at.join("token"), format!("{ADMIN_TOKEN}\n")).unwrap();
+    let client = ["--server", server.as_str(), "--token-file", "token"];
+    let piped = |text: &str, args: &[&str]| {
+        let mut child = command(at, &[args, &client[..]].concat())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap();
+        let output = finish(child);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    };
+    piped(&policy("http://127.0.0.1:9", "7"), &["apply", "-f", "-"]);
+    let json = r#"{"schema": 1, "upstreams": {"main": {"endpoints": ["http://127.0.0.1:9"]}},
+        "routes": [{"id": "a", "path": "/a", "upstream": "main", "compartment": {"limit": 8}}]}"#;
+    piped(json, &["apply", "-f", "-", "--wait"]);
+    assert_eq!(up.compartment("route/a")["limit"], 8);
+    std::fs::write(at.join("token"), "two words").unwrap();
+    let text = code(at, &[&["history"], &client[..]].concat(), 2);
+    assert!(text.contains("--token-file token"), "{text}");
+    std::fs::write(at.join("token"), "x".repeat(40)).unwrap();
+    let text = code(at, &[&["history"], &client[..]].concat(), 1);
+    assert!(text.contains("BULKHEAD_TOKEN"), "{text}");
+    assert!(!text.contains(&"x".repeat(40)), "{text}");
+}
+
+#[test]
 fn a_control_plane_that_is_not_there_is_one_clear_line() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["history", "--server", "http://127.0.0.1:9"];
     let line = one_line(&run(folder.path(), &args));
     assert!(line.contains("http://127.0.0.1:9"), "{line}");
+    assert!(line.contains("--server"), "what to do next: {line}");
     assert_eq!(
         run(folder.path(), &["diff", "-f", "x"]).status.code(),
         Some(2)

@@ -30,7 +30,7 @@ pub(crate) fn router(state: AppState, observed: Arc<observed::Observed>) -> Rout
         .with("", &metrics);
     let guard = guard::Guard::new(state.clone(), table);
     Router::new()
-        .nest(API_PREFIX, api::router())
+        .nest(API_PREFIX, api::router(&state, API_PREFIX))
         .route(
             METRICS_PATH,
             axum::routing::get(metrics::show).with_state(Arc::clone(&observed)),

@@ -14,6 +14,7 @@ mod chip;
 mod compartment;
 mod credit;
 mod danger;
+mod docs;
 mod edit;
 mod effective;
 mod effective_words;
@@ -70,6 +71,7 @@ pub use changes::{
 pub use chip::Chip;
 pub use credit::Credit;
 pub use danger::{Danger, Standing};
+pub use docs::{ApiCall, ApiParameter, DocsPage};
 pub use edit::{COMMENT_CHARS_MAX, Conflict, Edit, Settable, Versus, parse_limit};
 pub use effective::{Effective, Origin, effective_values};
 pub use endpoints::{EndpointCells, EndpointsRow};

@@ -12,6 +12,7 @@ mod alerts;
 mod changes;
 mod compartment_page;
 mod compartment_states;
+mod docs;
 mod endpoints;
 mod gateways;
 mod hour;

@@ -11,9 +11,9 @@ use std::fs;
 use std::path::Path;
 
 use web::{
-    AdvicePage, AlertsPage, ChangePage, ChangesPage, CompartmentPage, FleetPage, GenerationPage,
-    ListPage, Overview, Problem, RoutesPage, SetUp, SettingsPage, ShadowPage, SignIn, Template,
-    TenantPage, TenantsPage, WelcomePage,
+    AdvicePage, AlertsPage, ChangePage, ChangesPage, CompartmentPage, DocsPage, FleetPage,
+    GenerationPage, ListPage, Overview, Problem, RoutesPage, SetUp, SettingsPage, ShadowPage,
+    SignIn, Template, TenantPage, TenantsPage, WelcomePage,
 };
 
 /// What makes inline script or style; the policy of the pages forbids it all.
@@ -52,6 +52,9 @@ fn rendered() -> Vec<(String, String)> {
     for (name, page) in AdvicePage::samples() {
         all.push((format!("advice_{name}"), page.render().unwrap()));
         all.push((format!("advice_{name}_fragment"), page.fragment().unwrap()));
+    }
+    for (name, page) in DocsPage::samples() {
+        all.push((format!("docs_{name}"), page.render().unwrap()));
     }
     for (name, page) in ShadowPage::samples() {
         all.push((format!("shadow_{name}"), page.render().unwrap()));

@@ -16,7 +16,7 @@ use crate::error::Failure;
 use crate::output::{self, Side, Table};
 
 pub(crate) fn run(args: &AdviceArgs) -> Result<(), Failure> {
-    let client = Client::new(&args.client);
+    let client = Client::new(&args.client)?;
     let Some(key) = &args.key else {
         return list(&client, args.client.output);
     };
@@ -80,7 +80,7 @@ fn list(client: &Client, format: Format) -> Result<(), Failure> {
 }
 
 pub(crate) fn what_if(args: &WhatIfArgs) -> Result<(), Failure> {
-    let client = Client::new(&args.client);
+    let client = Client::new(&args.client)?;
     let path = format!(
         "/compartments/{}/what-if?limit={}",
         encoded(&args.key),

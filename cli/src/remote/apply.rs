@@ -23,7 +23,7 @@ const ASK_PERIOD: Duration = Duration::from_millis(50);
 pub(crate) fn run(args: &ApplyArgs) -> Result<(), Failure> {
     // Checked here first: only here do faults have line numbers.
     let loaded = load_policy(&args.file)?;
-    let client = Client::new(&args.client);
+    let client = Client::new(&args.client)?;
     let stored = client.policy()?;
     let body = document::to_json(&loaded.document);
     let answer = put(&client, args, &stored.etag, body)?;

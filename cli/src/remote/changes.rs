@@ -24,7 +24,7 @@ const ASK_PERIOD: Duration = Duration::from_millis(200);
 const SET_RULE: &str = "must be KEY:FIELD=VALUE, such as route/checkout:limit=80";
 
 pub(crate) fn run(args: &ChangesArgs) -> Result<(), Failure> {
-    let client = Client::new(&args.client);
+    let client = Client::new(&args.client)?;
     let (step, mut body, name) = match &args.command {
         ChangesCommand::List { state } => return list(&client, &args.client, state.as_deref()),
         ChangesCommand::Show {

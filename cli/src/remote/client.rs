@@ -2,7 +2,8 @@
 //!
 //! Separate so that every tool reports a refusal in the same words. It must never print its token.
 
-use std::path::PathBuf;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use control_plane::document::{self, Syntax};
@@ -19,6 +20,8 @@ use crate::settings;
 const SERVER_DEFAULT: &str = "http://127.0.0.1:8081";
 /// Longest wait for one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// Longest file of a token that is read.
+const TOKEN_FILE_BYTES_MAX: u64 = 4_096;
 /// Faults of a refusal that are printed.
 const FAULTS_SHOWN_MAX: usize = 100;
 
@@ -37,19 +40,20 @@ pub(super) struct Stored {
 }
 
 impl Client {
-    pub(super) fn new(args: &ClientArgs) -> Self {
+    pub(super) fn new(args: &ClientArgs) -> Result<Self, Failure> {
         let (server, token) = settings::client(&settings::of_this_process());
         let base = args
             .server
             .clone()
             .or(server)
             .unwrap_or_else(|| SERVER_DEFAULT.to_owned());
-        let token = args.token.clone().or(token);
-        Self {
+        let named = args.token_file.as_deref().map(token_of).transpose()?;
+        let token = args.token.clone().or(named).or(token);
+        Ok(Self {
             base: base.trim_end_matches('/').to_owned(),
             token,
             ca: args.ca.clone().or_else(settings::server_ca),
-        }
+        })
     }
 
     /// The address of the control plane.
@@ -80,6 +84,7 @@ impl Client {
             body,
             longest: ANSWER_MAX,
         })
+        .map_err(Failure::of_control_plane)
     }
 
     /// A call that must succeed, read as JSON.
@@ -129,6 +134,24 @@ impl Client {
     }
 }
 
+/// The token in a file: its one line.
+fn token_of(path: &Path) -> Result<String, Failure> {
+    let unreadable = |source| Failure::unreadable(path, source);
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut file = file.take(TOKEN_FILE_BYTES_MAX);
+    file.read_to_string(&mut text).map_err(unreadable)?;
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let rule = "must hold one token and nothing else";
+        return Err(Failure::Setting(format!(
+            "--token-file {}: {rule}",
+            path.display()
+        )));
+    }
+    Ok(token.to_owned())
+}
+
 /// What an answer that is no success says, with every fault on a line of its own.
 pub(super) fn refusal(answer: &Answer) -> Failure {
     let status = answer.status;
@@ -139,13 +162,37 @@ pub(super) fn refusal(answer: &Answer) -> Failure {
         (_, StatusCode::UNAUTHORIZED) => {
             "the control plane does not know this token; set BULKHEAD_TOKEN or --token".to_owned()
         }
+        (Some(said), StatusCode::FORBIDDEN) => {
+            format!("{said} (403); a token of a role that may do this goes into BULKHEAD_TOKEN")
+        }
+        (Some(said), StatusCode::PRECONDITION_FAILED) => {
+            format!("{said} (412); look at `bulkhead diff`, then try again")
+        }
+        (Some(said), StatusCode::SERVICE_UNAVAILABLE) => match text("operation") {
+            // Nothing is tried again that may be done already.
+            Some(operation) => format!(
+                "{said} (503); ask GET /api/v1/operations/{operation} before doing it again"
+            ),
+            None => format!("{said} (503); try again in a moment"),
+        },
         (Some(said), _) => format!("{said} ({})", status.as_u16()),
         (None, _) => format!("the control plane answered {status}"),
     };
     let faults = problem.get("errors").and_then(Value::as_array);
     for fault in faults.into_iter().flatten().take(FAULTS_SHOWN_MAX) {
         let part = |name: &str| fault.get(name).and_then(Value::as_str).unwrap_or_default();
-        let path = path_of(part("pointer"));
+        let mut path = path_of(part("pointer"));
+        if let Some(name) = ["parameter", "header"]
+            .map(part)
+            .iter()
+            .find(|name| !name.is_empty())
+        {
+            path = (*name).to_owned();
+        }
+        // The one line above says it already.
+        if path.is_empty() {
+            continue;
+        }
         out.push_str(&format!(
             "\n{}: {}",
             printable(&path),

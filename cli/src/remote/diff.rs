@@ -33,7 +33,7 @@ fn compare(args: &DiffArgs) -> Result<bool, Failure> {
     // Only the form is checked: a policy that does not keep the rules can be compared all the same.
     let (text, syntax) = read_policy(&args.file)?;
     let ours = document::value_of(&text, syntax).map_err(|error| refused(&args.file, &error))?;
-    let stored = Client::new(&args.client).policy()?;
+    let stored = Client::new(&args.client)?.policy()?;
     let differences = document::diff(&stored.document, &ours);
     if args.client.output == Format::Json {
         let list: Vec<Value> = differences
@@ -71,7 +71,7 @@ fn bounded(json: &str) -> String {
 
 /// Prints the stored policy: TOML, or with `-o json` the document as the API has it.
 pub(crate) fn export(args: &ClientArgs) -> Result<(), Failure> {
-    let client = Client::new(args);
+    let client = Client::new(args)?;
     if args.output == Format::Json {
         return output::print_json(&client.json(Method::GET, "/policy")?);
     }

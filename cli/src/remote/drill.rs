@@ -15,7 +15,7 @@ use crate::output::{self, Side, Table};
 
 /// Fails when a gateway has no step that would answer.
 pub(crate) fn run(args: &DrillArgs) -> Result<(), Failure> {
-    let client = Client::new(&args.client);
+    let client = Client::new(&args.client)?;
     let mut asked = json!({ "kind": "fallback", "route": args.fallback });
     if let (Some(path), Some(asked)) = (&args.path, asked.as_object_mut()) {
         asked.insert("path".to_owned(), json!(path));

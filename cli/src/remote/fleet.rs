@@ -13,7 +13,7 @@ use crate::output;
 
 /// Orders one gateway about, or lets a halted generation be tried again.
 pub(crate) fn run(args: &FleetArgs) -> Result<(), Failure> {
-    let client = Client::new(&args.client);
+    let client = Client::new(&args.client)?;
     let (path, done) = match &args.command {
         FleetCommand::Drain { gateway } => (order(gateway, "drain"), "told to be not ready"),
         FleetCommand::Undrain { gateway } => (order(gateway, "undrain"), "told to be ready again"),

@@ -15,7 +15,7 @@ use crate::error::Failure;
 use crate::output::{self, Side, Table};
 
 pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
-    let client = Client::new(&args.client);
+    let client = Client::new(&args.client)?;
     let said = match args.what {
         Listed::Compartments => client.json(Method::GET, "/compartments")?,
         Listed::Gateways => client.json(Method::GET, "/gateways")?,

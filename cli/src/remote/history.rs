@@ -15,7 +15,7 @@ use crate::error::Failure;
 use crate::output::{self, Side, Table};
 
 pub(crate) fn list(args: &ClientArgs) -> Result<(), Failure> {
-    let said = Client::new(args).json(Method::GET, "/generations")?;
+    let said = Client::new(args)?.json(Method::GET, "/generations")?;
     if args.output == Format::Json {
         return output::print_json(&said);
     }
@@ -54,7 +54,7 @@ pub(super) fn cell(row: &Value, name: &str) -> String {
 }
 
 pub(crate) fn rollback(args: &RollbackArgs) -> Result<(), Failure> {
-    let client = Client::new(&args.client);
+    let client = Client::new(&args.client)?;
     let path = format!("/generations/{}/restore", args.generation);
     let answer = client.call(Method::POST, &path, Vec::new(), None)?;
     if !answer.status.is_success() {

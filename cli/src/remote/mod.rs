@@ -45,7 +45,8 @@ use crate::error::Failure;
 const POLICY_BYTES_MAX: u64 = 32 * 1024 * 1024 + 1;
 const _: () = assert!(DOCUMENT_BYTES_MAX == 32 * 1024 * 1024);
 
-/// The text of a policy file and the form it is in. `-` is standard input, in TOML.
+/// The text of a policy file and the form it is in. `-` is standard input: JSON when it begins
+/// with a brace, which no TOML does, else TOML.
 pub(crate) fn read_policy(path: &Path) -> Result<(String, Syntax), Failure> {
     let unreadable = |source| Failure::unreadable(path, source);
     let mut bytes = Vec::new();
@@ -64,10 +65,11 @@ pub(crate) fn read_policy(path: &Path) -> Result<(String, Syntax), Failure> {
     if bytes.len() > DOCUMENT_BYTES_MAX {
         return Err(refused(path, &LoadError::TooLarge { bytes: bytes.len() }));
     }
-    let syntax = if path == Path::new("-") {
-        Syntax::Toml
-    } else {
-        Syntax::of_path(path)
+    let begins = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    let syntax = match (path == Path::new("-"), begins) {
+        (true, Some(b'{')) => Syntax::Json,
+        (true, _) => Syntax::Toml,
+        (false, _) => Syntax::of_path(path),
     };
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

@@ -17,7 +17,7 @@ use crate::output::{self, Side, Table, printable};
 const SET_RULE: &str = "must be FIELD=VALUE, such as limit=80";
 
 pub(crate) fn run(args: &OverrideArgs) -> Result<(), Failure> {
-    let client = Client::new(&args.client);
+    let client = Client::new(&args.client)?;
     let path = |number: &u64| format!("/overrides/{number}");
     let (method, path, body) = match &args.command {
         OverrideCommand::List { open } => return list(&client, &args.client, *open),

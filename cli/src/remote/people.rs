@@ -18,7 +18,7 @@ use crate::output::{self, Side, Table};
 
 /// Makes a token and prints it, alone.
 pub(crate) fn create_token(wanted: &TokenWanted, args: &ClientArgs) -> Result<(), Failure> {
-    let client = Client::new(args);
+    let client = Client::new(args)?;
     let body = match &wanted.gateway {
         Some(gateway) => json!({ "gateway": gateway }),
         None => {
@@ -47,7 +47,7 @@ pub(crate) fn create_token(wanted: &TokenWanted, args: &ClientArgs) -> Result<()
 
 /// Lists tokens, or revokes one.
 pub(crate) fn tokens(what: &TokenOf, args: &ClientArgs) -> Result<(), Failure> {
-    let client = Client::new(args);
+    let client = Client::new(args)?;
     match what {
         TokenOf::All => {
             let said = client.json(Method::GET, "/tokens")?;
@@ -68,7 +68,7 @@ pub(crate) fn users(command: &UserCommand) -> Result<(), Failure> {
     match command {
         UserCommand::Create { name, role, client } => {
             let body = json!({ "name": name, "role": role.word() });
-            let api = Client::new(client);
+            let api = Client::new(client)?;
             let made = sent(&api, Method::POST, "/users", Some(&body))?;
             match client.output {
                 Format::Json => output::print_json(&made),
@@ -79,7 +79,7 @@ pub(crate) fn users(command: &UserCommand) -> Result<(), Failure> {
             }
         }
         UserCommand::List(client) => {
-            let said = Client::new(client).json(Method::GET, "/users")?;
+            let said = Client::new(client)?.json(Method::GET, "/users")?;
             match client.output {
                 Format::Json => output::print_json(&said),
                 Format::Table => output::print(&user_table(&said).text()),
@@ -97,7 +97,7 @@ pub(crate) fn users(command: &UserCommand) -> Result<(), Failure> {
         }
         UserCommand::Delete { name, client } => {
             let path = format!("/users/{}", encoded(name));
-            gone(&Client::new(client), &path, "deleted\n")
+            gone(&Client::new(client)?, &path, "deleted\n")
         }
         // It goes to the store itself.
         UserCommand::Reset { .. } => Ok(()),
@@ -106,7 +106,7 @@ pub(crate) fn users(command: &UserCommand) -> Result<(), Failure> {
 
 fn change(name: &str, body: &Value, done: &str, args: &ClientArgs) -> Result<(), Failure> {
     let path = format!("/users/{}", encoded(name));
-    let said = sent(&Client::new(args), Method::PATCH, &path, Some(body))?;
+    let said = sent(&Client::new(args)?, Method::PATCH, &path, Some(body))?;
     match args.output {
         Format::Json => output::print_json(&said),
         Format::Table => output::print(&format!("{done}\n")),

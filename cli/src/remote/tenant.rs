@@ -22,7 +22,7 @@ const PAGE_ROWS: usize = 1_000;
 
 /// Does what is asked for.
 pub(crate) fn run(args: &TenantArgs) -> Result<(), Failure> {
-    let (client, format) = (Client::new(&args.client), args.client.output);
+    let (client, format) = (Client::new(&args.client)?, args.client.output);
     match &args.command {
         TenantCommand::List(list) => {
             let said = listed(&client, list)?;

@@ -31,7 +31,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J\u{1b}[3J";
 
 pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
-    let client = Client::new(&args.client);
+    let client = Client::new(&args.client)?;
     let watched = std::io::stdout().is_terminal();
     let looks = args.count.or((!watched).then_some(LOOKS_UNWATCHED));
     let interval = args.interval.max(INTERVAL_MIN);

@@ -51,7 +51,7 @@ pub(super) async fn list(Of(state): Of<AppState>, request: Request) -> Result<Re
     let wanted: String = input::parameter(&pairs, "state", "a state")?.unwrap_or_default();
     let severity: String = input::parameter(&pairs, "severity", "a word")?.unwrap_or_default();
     let compartment: String = input::parameter(&pairs, "compartment", "a key")?.unwrap_or_default();
-    let before: Option<u64> = input::parameter(&pairs, "before", "the number of an alert")?;
+    let before = input::place(&pairs, "before")?;
     let rule = format!("a whole number from 1 to {ALERTS_PAGE_MAX}");
     let count = input::parameter(&pairs, "count", &rule)?.unwrap_or(PAGE);
     if !(1..=ALERTS_PAGE_MAX).contains(&count) {

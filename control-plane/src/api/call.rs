@@ -35,6 +35,8 @@ pub(super) struct About {
     pub(super) refusals: Vec<(StatusCode, &'static str)>,
     /// The answer carries a generation as `etag`.
     pub(super) has_etag: bool,
+    /// A member of the answer that is shown once and kept nowhere.
+    pub(super) once: Option<&'static str>,
     /// Schemas that no body refers to.
     pub(super) mentioned: Vec<Shape>,
 }
@@ -288,6 +290,17 @@ impl Call {
         self.method.is_safe()
     }
 
+    /// This member of the answer is a secret that is shown once: a repeated answer is without it.
+    pub(super) fn shows_once(mut self, member: &'static str) -> Self {
+        self.about.once = Some(member);
+        self
+    }
+
+    /// That member.
+    pub(super) fn once(&self) -> Option<&'static str> {
+        self.about.once
+    }
+
     /// A schema that the description should have though no body refers to it.
     pub(super) fn mentions<T: ToSchema>(mut self) -> Self {
         self.about.mentioned.push(Shape::of::<T>());
@@ -306,8 +319,12 @@ impl Call {
 
     /// What every write to the policy has in common.
     pub(super) fn writes_policy(self) -> Self {
-        self.header("If-Match", "Refuse when this generation is not the newest.")
-            .query("dry_run", Kind::Flag, "")
+        let own = self.about.parameters.iter();
+        let with = match own.into_iter().any(|one| one.name == "If-Match") {
+            true => self,
+            false => self.header("If-Match", "Refuse when this generation is not the newest."),
+        };
+        with.query("dry_run", Kind::Flag, "")
             .answers::<super::policy::Answer>("Stored, or fine for a dry run")
             .accepts::<super::policy::Answer>(
                 "Nothing is stored: it waits for another person's approval, as this change",

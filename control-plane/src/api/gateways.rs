@@ -46,12 +46,13 @@ pub(super) fn calls() -> Vec<Call> {
         Call::post("/gateways/{id}/go-back", OPERATOR, go_back)
             .says(
                 "letGatewayGoBack",
-                "Lets a gateway that holds a higher number go back to the newest generation",
+                "Lets a gateway that holds what this store never made follow to the newest \
+                 generation",
             )
             .answers::<Sent>("It is told")
             .may(
                 StatusCode::CONFLICT,
-                "It is not connected, or holds nothing newer",
+                "It is not connected, or holds nothing that this store did not make",
             ),
     ]
 }

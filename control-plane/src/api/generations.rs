@@ -112,7 +112,7 @@ pub(super) async fn list(
     request: Request,
 ) -> Result<Response, Problem> {
     let pairs = input::query(&input::parts(request).0, &["before", "count"])?;
-    let before = input::parameter(&pairs, "before", "the number of a generation")?;
+    let before = input::place(&pairs, "before")?;
     let rule = format!("a whole number from 1 to {GENERATIONS_PAGE_MAX}");
     let count = input::parameter(&pairs, "count", &rule)?.unwrap_or(PAGE);
     if !(1..=GENERATIONS_PAGE_MAX).contains(&count) {

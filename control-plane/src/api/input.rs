@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Request};
+use bytes::Bytes;
 use compartment::policy::Value;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -74,26 +76,14 @@ pub(super) struct Json {
 pub(super) async fn json(request: Request, bytes_max: usize) -> Result<Json, Problem> {
     if !is_json(request.headers()) {
         let detail = "the body must be JSON, and say so: `content-type: application/json`";
-        return Err(Problem::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "not-json",
-            detail,
-        ));
+        let problem = Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", detail);
+        return Err(problem.about("content-type", "must be application/json"));
     }
     let place = match bytes_max > CHANGE_BYTES_MAX {
         true => Some(document_place(PLACE_WAIT_MAX).await?),
         false => None,
     };
-    let reading = Limited::new(request.into_body(), bytes_max).collect();
-    let slow = |_| {
-        let detail = format!("the body did not arrive within {} s", BODY_MAX.as_secs());
-        Problem::new(StatusCode::REQUEST_TIMEOUT, "slow-body", detail)
-    };
-    let bytes = tokio::time::timeout(BODY_MAX, reading)
-        .await
-        .map_err(slow)?
-        .map_err(|error| unread(error.as_ref(), bytes_max))?
-        .to_bytes();
+    let bytes = bytes(request.into_body(), bytes_max).await?;
     // By the reader, and within the bounds, of the gateways that will get it.
     let work = move || {
         let text = std::str::from_utf8(&bytes).map_err(|error| error.to_string())?;
@@ -102,8 +92,11 @@ pub(super) async fn json(request: Request, bytes_max: usize) -> Result<Json, Pro
     let value = tokio::task::spawn_blocking(work)
         .await
         .map_err(|_| StoreError::Closed)?;
-    let value = value
-        .map_err(|error| Problem::bad_request(format!("the body is not valid JSON: {error}")))?;
+    let value = value.map_err(|error| {
+        let error = wire::stream::bounded_text(&error, RULE_BYTES_MAX);
+        let detail = format!("the body is not valid JSON: {error}");
+        Problem::bad_request(&detail).at("", &detail)
+    })?;
     Ok(Json { value, place })
 }
 
@@ -169,6 +162,32 @@ pub(super) fn write(head: &Parts, more: &[&'static str]) -> Result<Write, Proble
     })
 }
 
+/// A whole body, whatever it is.
+pub(super) async fn whole(body: Body) -> Result<Bytes, Problem> {
+    let most = body
+        .size_hint()
+        .upper()
+        .and_then(|most| usize::try_from(most).ok());
+    let _place = match most.is_none_or(|most| most > CHANGE_BYTES_MAX) {
+        true => Some(document_place(PLACE_WAIT_MAX).await?),
+        false => None,
+    };
+    bytes(body, DOCUMENT_BYTES_MAX).await
+}
+
+async fn bytes(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
+    let slow = |_| {
+        let detail = format!("the body did not arrive within {} s", BODY_MAX.as_secs());
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "slow-body", detail)
+    };
+    let reading = Limited::new(body, bytes_max).collect();
+    let read = tokio::time::timeout(BODY_MAX, reading)
+        .await
+        .map_err(slow)?;
+    let whole = read.map_err(|error| unread(error.as_ref(), bytes_max))?;
+    Ok(whole.to_bytes())
+}
+
 /// A place for a large body. A wait that is too long is not the caller's slowness.
 async fn document_place(longest: Duration) -> Result<SemaphorePermit<'static>, Problem> {
     let waited = tokio::time::timeout(longest, DOCUMENTS.acquire()).await;
@@ -191,7 +210,8 @@ pub(super) async fn optional_json(request: Request) -> Result<Value, Problem> {
 pub(super) async fn empty(request: Request) -> Result<(), Problem> {
     let bytes = Limited::new(request.into_body(), CHANGE_BYTES_MAX).collect();
     let bytes = tokio::time::timeout(BODY_MAX, bytes).await;
-    let refused = || Problem::bad_request("this call takes no body");
+    let rule = "this call takes no body";
+    let refused = || Problem::bad_request(rule).at("", rule);
     let Ok(Ok(bytes)) = bytes else {
         return Err(refused());
     };
@@ -202,12 +222,12 @@ pub(super) async fn empty(request: Request) -> Result<(), Problem> {
 fn unread(error: &(dyn std::error::Error + Send + Sync + 'static), bytes_max: usize) -> Problem {
     if error.is::<LengthLimitError>() {
         let detail = format!("the body is larger than {bytes_max} bytes");
-        return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail);
+        return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", &detail).at("", &detail);
     }
     Problem::bad_request("the body was cut off")
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let Some(kind) = headers
         .get(header::CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok())
@@ -309,6 +329,15 @@ pub(super) fn parameter<T: std::str::FromStr>(
     };
     let bad = |_| Problem::parameter(name, Some(text), rule);
     text.parse().map(Some).map_err(bad)
+}
+
+/// A number where a list goes on: from 1.
+pub(super) fn place(pairs: &[(String, String)], name: &str) -> Result<Option<u64>, Problem> {
+    const RULE: &str = "a whole number from 1 on";
+    match parameter(pairs, name, RULE)? {
+        Some(0) => Err(Problem::parameter(name, Some("0"), RULE)),
+        number => Ok(number),
+    }
 }
 
 /// The head of a request, and the rest to read later.

@@ -18,6 +18,7 @@ mod entries;
 mod events;
 mod gateways;
 mod generations;
+mod idempotency;
 mod input;
 mod overrides;
 pub(crate) mod people;
@@ -26,6 +27,7 @@ mod plans;
 mod points;
 mod policy;
 mod problem;
+mod rules;
 pub(crate) mod series;
 mod settings;
 mod shown;
@@ -33,8 +35,8 @@ mod tenant_keys;
 mod tenants;
 mod tenants_query;
 
-use axum::Router;
 use axum::http::StatusCode;
+use axum::{Router, middleware};
 
 use crate::access::{self, PUBLIC, Route};
 use crate::state::AppState;
@@ -44,7 +46,7 @@ pub use input::{CHANGE_BYTES_MAX, DOCUMENT_BYTES_MAX};
 pub(crate) use problem::Problem;
 
 /// The description that is served.
-const OPENAPI: &str = include_str!("openapi.json");
+pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 
 /// Every call of the API.
 ///
@@ -98,17 +100,20 @@ pub(crate) fn table() -> Vec<Route> {
 }
 
 /// Every route of the API.
-pub(crate) fn router() -> Router<AppState> {
+pub(crate) fn router(state: &AppState, prefix: &str) -> Router<AppState> {
+    let named = idempotency::Layer::new(state.clone(), prefix, &calls());
     access::router(table())
         .fallback(no_such_call)
         .method_not_allowed_fallback(no_such_method)
+        .layer(middleware::from_fn_with_state(named, idempotency::around))
+        .layer(middleware::from_fn(rules::around))
 }
 
 async fn openapi() -> impl axum::response::IntoResponse {
     ([(http::header::CONTENT_TYPE, "application/json")], OPENAPI)
 }
 
-async fn no_such_call() -> Problem {
+pub(crate) async fn no_such_call() -> Problem {
     Problem::not_found("there is no such call; GET /api/v1/openapi.json lists them")
 }
 

@@ -41,6 +41,7 @@ pub(super) fn calls() -> Vec<Call> {
             )
             .takes::<NewUser>(r#"{"name": "ann", "role": "operator"}"#)
             .creates::<UserShown>("Made, with the link, for the only time")
+            .shows_once("setup")
             .may(StatusCode::CONFLICT, "There is one of this name"),
         Call::patch("/users/{id}", ADMIN, change_user)
             .says("changeUser", "Changes a user; sessions of before end")
@@ -76,6 +77,7 @@ pub(super) fn calls() -> Vec<Call> {
             )
             .takes::<NewToken>(r#"{"name": "deploy", "role": "operator"}"#)
             .creates::<TokenShown>("The token, for the only time")
+            .shows_once("token")
             .may(StatusCode::CONFLICT, CONTENDED),
         Call::delete("/tokens/{id}", ADMIN, revoke_token)
             .says(

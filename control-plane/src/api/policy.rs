@@ -44,6 +44,11 @@ pub(super) fn calls() -> Vec<Call> {
                 Kind::Text(COMMENT_BYTES_MAX),
                 "Why, for the history.",
             )
+            .header(
+                "If-Match",
+                "The generation that was edited: \"43\", W/\"43\" or 43.",
+            )
+            .required()
             .takes::<PolicyDocument>("")
             .writes_policy()
             .may(StatusCode::PRECONDITION_REQUIRED, "If-Match is missing"),

@@ -55,6 +55,10 @@ pub(super) struct ProblemDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     role: Option<Json>,
+    /// Of a request that was sent again: what was made, without what was shown once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, Json>>)]
+    made: Option<Json>,
     #[serde(flatten)]
     more: BTreeMap<String, Json>,
 }
@@ -89,6 +93,10 @@ pub(super) struct DifferenceRow<'a> {
     #[schema(value_type = Json)]
     new: Option<&'a Value>,
 }
+
+/// Which kind of refusal an answer is, beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind(pub(super) &'static str);
 
 /// A refusal on its way to the caller.
 #[derive(Clone, Debug)]
@@ -205,6 +213,7 @@ impl IntoResponse for Problem {
             differences: more.remove("differences"),
             operation: more.remove("operation"),
             role: more.remove("role"),
+            made: more.remove("made"),
             more,
         };
         let text = json!(document).to_string();
@@ -213,6 +222,7 @@ impl IntoResponse for Problem {
             HeaderValue::from_static("application/problem+json"),
         );
         let mut response = (self.status, [kind], text).into_response();
+        response.extensions_mut().insert(Kind(self.kind));
         if self.retry {
             response
                 .headers_mut()

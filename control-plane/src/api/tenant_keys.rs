@@ -27,7 +27,8 @@ pub(super) fn calls() -> Vec<Call> {
                  ends an older key after `overlap`.",
             )
             .takes::<NewKey>(r#"{"label": "ci", "replaces": "9f86d081884c7d65", "overlap": "24h"}"#)
-            .writes_new::<MadeKey<'_>>("The key, for the only time"),
+            .writes_new::<MadeKey<'_>>("The key, for the only time")
+            .shows_once("key"),
         Call::delete("/tenants/{id}/keys/{key}", OPERATOR, delete)
             .says("deleteTenantKey", "Revoke an API key")
             .segment("id", Kind::Text(0), "The tenant.")

@@ -63,6 +63,10 @@ fn every_call_has_a_name_of_its_own_and_every_type_too() {
     for call in &calls {
         assert!(!call.about.summary.is_empty(), "{}", call.path);
         assert!(!call.about.answers.is_empty(), "{}", call.path);
+        let mut answers = call.about.answers.iter();
+        if answers.any(|answer| answer.about.contains("only time")) {
+            assert!(call.once().is_some(), "{}: shows_once", call.path);
+        }
         if let Some(example) = call.about.body.as_ref().and_then(|body| body.example) {
             serde_json::from_str::<Json>(example).unwrap();
         }

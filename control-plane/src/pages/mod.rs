@@ -9,6 +9,7 @@ mod card_words;
 mod changes;
 mod changes_steps;
 mod compartment;
+mod docs;
 mod dry_run;
 mod edit;
 mod edit_sent;
@@ -43,6 +44,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 
 use crate::access::{self, ADMIN, APPROVER, OPERATOR, PUBLIC, Route, VIEWER};
+use crate::api;
 use crate::request_id::RequestId;
 use crate::state::AppState;
 
@@ -85,6 +87,7 @@ fn views() -> Vec<Route> {
         Route::at("/changes/{number}").get(VIEWER, changes::show),
         Route::at("/alerts").get(VIEWER, alerts::show),
         Route::at("/gateways").get(VIEWER, gateways::show),
+        Route::at("/docs/api").get(VIEWER, docs::show),
     ]
 }
 
@@ -154,6 +157,9 @@ pub(crate) fn router() -> Router<AppState> {
 
 /// The answer for every path that is no page.
 pub(crate) async fn missing(request: Request) -> Response {
+    if request.uri().path().starts_with("/api/") {
+        return api::no_such_call().await.into_response();
+    }
     let error = PageError::NotFound {
         what: "There is no such page.",
     };

@@ -8,8 +8,8 @@ use sqlx::{PgConnection, SqliteConnection};
 use super::head::HeadKey;
 use super::write::{Outcome, Rows};
 use super::{
-    Address, AlertFilter, AlertRow, AuditEntry, AuditRow, ChangeFilter, ChangeRow, DrillRow,
-    Generation, PersonRow, ScheduledRow, StoreError, Stored, open, postgres, sqlite,
+    Address, AlertFilter, AlertRow, AuditEntry, AuditRow, ChangeFilter, ChangeRow, DrillRow, First,
+    Generation, Named, PersonRow, ScheduledRow, StoreError, Stored, open, postgres, sqlite,
 };
 
 /// Where the policy's store is.
@@ -151,6 +151,18 @@ impl Database {
 
     pub(super) async fn alert_windows(&self) -> Result<Option<String>, StoreError> {
         either!(self, database => database.alert_windows().await)
+    }
+
+    pub(super) async fn begin_named(&self, named: &Named) -> Result<Option<First>, StoreError> {
+        either!(self, database => database.begin_named(named).await)
+    }
+
+    pub(super) async fn end_named(
+        &self,
+        named: &Named,
+        answer: Option<&str>,
+    ) -> Result<(), StoreError> {
+        either!(self, database => database.end_named(named, answer).await)
     }
 
     pub(super) async fn put_drill(&self, row: &DrillRow) -> Result<(), StoreError> {

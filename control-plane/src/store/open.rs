@@ -18,7 +18,7 @@ const CHECKED_BYTES_MAX: u64 = 64 << 20;
 const MIGRATE_ATTEMPTS_MAX: u32 = 5;
 
 /// Number, name and text of every migration. The same numbers and names for every database.
-pub(super) const MIGRATIONS: [(i64, &str, &str); 9] = [
+pub(super) const MIGRATIONS: [(i64, &str, &str); 10] = [
     (
         1,
         "generations",
@@ -63,6 +63,11 @@ pub(super) const MIGRATIONS: [(i64, &str, &str); 9] = [
         9,
         "scheduled",
         include_str!("../../../migrations/sqlite/0009_scheduled.sql"),
+    ),
+    (
+        10,
+        "idempotency",
+        include_str!("../../../migrations/sqlite/0010_idempotency.sql"),
     ),
 ];
 

@@ -9,6 +9,7 @@ mod alerts;
 mod audit;
 mod changes;
 mod drills;
+mod idempotency;
 pub(super) mod live;
 mod meta;
 pub(super) mod open;

@@ -10,6 +10,7 @@ mod audit;
 mod backup;
 mod changes;
 mod drills;
+mod idempotency;
 mod meta;
 mod people;
 mod scheduled;

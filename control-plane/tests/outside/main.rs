@@ -37,6 +37,7 @@ mod postgres;
 mod replicas;
 mod restored;
 mod rollout;
+mod rules;
 mod store;
 mod stream;
 #[path = "../support/mod.rs"]

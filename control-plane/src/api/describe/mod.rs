@@ -69,12 +69,11 @@ fn operation(call: &Call, schemas: &mut Schemas) -> Json {
         Need::Role(role) => set("x-role", json!(role.word())),
     };
     let beside = |parameter: &&Parameter| parameter.place != Place::Path;
-    let asked: Vec<Json> = about
-        .parameters
-        .iter()
-        .filter(beside)
-        .map(parts::parameter)
-        .collect();
+    let own = about.parameters.iter().filter(beside);
+    let mut asked: Vec<Json> = own.map(parts::parameter).collect();
+    if call.method == Method::POST {
+        asked.push(json!({ "$ref": "#/components/parameters/idempotency_key" }));
+    }
     if !asked.is_empty() {
         set("parameters", asked.into());
     }
@@ -123,8 +122,15 @@ fn responses(call: &Call, schemas: &mut Schemas) -> Json {
             let content = json!({ *kind: { "schema": shape.name(schemas) } });
             object.insert("content".to_owned(), content);
         }
+        let mut headers = Map::new();
         if call.about.has_etag && answer.status.is_success() {
-            object.insert("headers".to_owned(), json!({ "ETag": parts::etag() }));
+            headers.insert("ETag".to_owned(), parts::etag());
+        }
+        if call.method == Method::POST && call.about.once.is_none() {
+            headers.insert("Idempotency-Replayed".to_owned(), parts::replayed());
+        }
+        if !headers.is_empty() {
+            object.insert("headers".to_owned(), headers.into());
         }
         all.insert(answer.status.as_str().to_owned(), fields);
     }
@@ -133,7 +139,7 @@ fn responses(call: &Call, schemas: &mut Schemas) -> Json {
 
 /// What every call of this kind may be refused with.
 fn usual(call: &Call) -> Vec<StatusCode> {
-    let mut all = vec![StatusCode::BAD_REQUEST];
+    let mut all = vec![StatusCode::BAD_REQUEST, StatusCode::URI_TOO_LONG];
     if !call.is_public() {
         all.extend([
             StatusCode::UNAUTHORIZED,
@@ -157,7 +163,15 @@ fn usual(call: &Call) -> Vec<StatusCode> {
             StatusCode::INSUFFICIENT_STORAGE,
         ]);
     }
-    if call.about.has_etag && call.method != Method::GET {
+    if call.method == Method::POST {
+        all.extend([
+            StatusCode::CONFLICT,
+            StatusCode::REQUEST_TIMEOUT,
+            StatusCode::PAYLOAD_TOO_LARGE,
+            StatusCode::UNPROCESSABLE_ENTITY,
+        ]);
+    }
+    if call.about.has_etag && !call.is_safe() {
         all.extend([StatusCode::CONFLICT, StatusCode::PRECONDITION_FAILED]);
     }
     all

@@ -37,7 +37,21 @@ pub(super) fn parameters() -> Json {
         about: "Check and lint only; store nothing.",
         is_required: false,
     };
-    json!({ "dry_run": written(&dry_run) })
+    let key = Parameter {
+        place: Place::Header,
+        name: "Idempotency-Key",
+        kind: Kind::Text(super::super::idempotency::NAME_BYTES_MAX),
+        about: "A name for this request. Sent again within 24 hours with the same body, it does \
+                nothing a second time: what took effect is answered as it was. With another body \
+                it is refused (422), and while the first is under way too (409).",
+        is_required: false,
+    };
+    let mut key = written(&key);
+    if let Some(schema) = key.get_mut("schema").and_then(Json::as_object_mut) {
+        schema.insert("minLength".to_owned(), json!(1));
+        schema.insert("pattern".to_owned(), json!("^[!-~]+$"));
+    }
+    json!({ "dry_run": written(&dry_run), "idempotency_key": key })
 }
 
 /// One parameter, or a reference to one that is shared.
@@ -102,8 +116,16 @@ pub(super) fn etag() -> Json {
     })
 }
 
+/// The header of an answer that was given before.
+pub(super) fn replayed() -> Json {
+    json!({
+        "description": "`true`: the answer to the first request of this Idempotency-Key.",
+        "schema": { "type": "string", "enum": ["true"] },
+    })
+}
+
 /// Every refusal that several calls have: its name, its status, what it means.
-const REFUSALS: [(StatusCode, &str, &str); 13] = [
+const REFUSALS: [(StatusCode, &str, &str); 14] = [
     (
         StatusCode::BAD_REQUEST,
         "Bad",
@@ -119,6 +141,11 @@ const REFUSALS: [(StatusCode, &str, &str); 13] = [
         "Forbidden",
         "Not allowed to this caller, another site's page, or another host name without a login",
     ),
+    (
+        StatusCode::URI_TOO_LONG,
+        "TooLong",
+        "Path and query have more than 8 KiB",
+    ),
     (StatusCode::NOT_FOUND, "NotFound", "There is no such thing"),
     (
         StatusCode::REQUEST_TIMEOUT,
@@ -128,7 +155,8 @@ const REFUSALS: [(StatusCode, &str, &str); 13] = [
     (
         StatusCode::CONFLICT,
         "Contended",
-        "Other writers always came first; nothing was stored",
+        "Other writers always came first and nothing was stored, or the first request of this \
+         Idempotency-Key is under way, was cut off, or showed a secret once",
     ),
     (
         StatusCode::PRECONDITION_FAILED,

@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 const LOCK: i64 = 1_112_296_264;
 
 /// Number, name and text of every migration. The same numbers and names for every database.
-pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 9] = [
+pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 10] = [
     (
         1,
         "generations",
@@ -67,6 +67,11 @@ pub(in crate::store) const MIGRATIONS: [(i64, &str, &str); 9] = [
         9,
         "scheduled",
         include_str!("../../../../migrations/postgres/0009_scheduled.sql"),
+    ),
+    (
+        10,
+        "idempotency",
+        include_str!("../../../../migrations/postgres/0010_idempotency.sql"),
     ),
 ];
 

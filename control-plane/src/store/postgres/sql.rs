@@ -175,4 +175,13 @@ statements! {
          AND id <= (SELECT MAX(id) FROM bulkhead.scheduled) - $1";
     SCHEDULED = "SELECT id, slot, starts_ms, ends_ms, is_open, body FROM bulkhead.scheduled \
          WHERE is_open >= $1 AND id >= $2 AND id <= $3 ORDER BY id DESC LIMIT $4";
+    OLD_NAMED = "DELETE FROM bulkhead.idempotency WHERE begun_ms < $1 OR begun_ms > $2";
+    BOUND_NAMED = "DELETE FROM bulkhead.idempotency WHERE begun_ms < (SELECT MIN(begun_ms) FROM \
+         (SELECT begun_ms FROM bulkhead.idempotency ORDER BY begun_ms DESC LIMIT $1) AS newest)";
+    BEGIN_NAMED = "INSERT INTO bulkhead.idempotency (caller, name, fingerprint, begun_ms) \
+         VALUES ($1, $2, $3, $4) ON CONFLICT (caller, name) DO NOTHING";
+    NAMED = "SELECT fingerprint, begun_ms, answer FROM bulkhead.idempotency \
+         WHERE caller = $1 AND name = $2";
+    END_NAMED = "UPDATE bulkhead.idempotency SET answer = $3 WHERE caller = $1 AND name = $2";
+    FORGET_NAMED = "DELETE FROM bulkhead.idempotency WHERE caller = $1 AND name = $2";
 }

@@ -114,4 +114,13 @@ statements! {
          AND id <= (SELECT MAX(id) FROM scheduled) - ?";
     SCHEDULED = "SELECT id, slot, starts_ms, ends_ms, is_open, body FROM scheduled \
          WHERE is_open >= ? AND id >= ? AND id <= ? ORDER BY id DESC LIMIT ?";
+    OLD_NAMED = "DELETE FROM idempotency WHERE begun_ms < ?1 OR begun_ms > ?2";
+    BOUND_NAMED = "DELETE FROM idempotency WHERE begun_ms < (SELECT MIN(begun_ms) FROM \
+         (SELECT begun_ms FROM idempotency ORDER BY begun_ms DESC LIMIT ?1) AS newest)";
+    BEGIN_NAMED = "INSERT INTO idempotency (caller, name, fingerprint, begun_ms) \
+         VALUES (?1, ?2, ?3, ?4) ON CONFLICT (caller, name) DO NOTHING";
+    NAMED = "SELECT fingerprint, begun_ms, answer FROM idempotency \
+         WHERE caller = ?1 AND name = ?2";
+    END_NAMED = "UPDATE idempotency SET answer = ?3 WHERE caller = ?1 AND name = ?2";
+    FORGET_NAMED = "DELETE FROM idempotency WHERE caller = ?1 AND name = ?2";
 }
