@@ -130,6 +130,10 @@ async fn compare(store: &Store, config: &Config, newest: u64) -> Result<(), Star
 
 /// Whether the generation has this digest.
 async fn is_of(store: &Store, number: u64, digest: &str) -> bool {
-    let stored = store.generation(number).await;
-    stored.is_ok_and(|stored| stored.is_some_and(|stored| stored.about.digest == digest))
+    // The row, not the document: that of an old one may be kept no more.
+    let listed = store.generations(Some(number.saturating_add(1)), 1).await;
+    listed.is_ok_and(|listed| {
+        let mut listed = listed.iter();
+        listed.any(|about| about.number == number && about.digest == digest)
+    })
 }

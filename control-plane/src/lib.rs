@@ -32,6 +32,7 @@ pub mod people;
 pub mod readings;
 mod refused;
 mod request_id;
+mod retention;
 pub mod rollout;
 mod routes;
 pub mod scheduled;
@@ -314,6 +315,8 @@ fn beside_pages(
     let (overrides, leads) = (state.overrides.clone(), state.leader.clone());
     background.spawn(overrides.run(leads, stopping.clone()));
     background.spawn(state.people.clone().run(stopping.clone()));
+    let (store, leads) = (state.store.clone(), state.leader.clone());
+    background.spawn(retention::run(store, leads, stopping.clone()));
     let past = state.past.clone();
     let (history, rollout) = (state.history.clone(), state.rollout.clone());
     background.spawn(past.run(history, rollout, stopping.clone()));

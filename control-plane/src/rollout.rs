@@ -414,6 +414,7 @@ mod tests {
             comment: String::new(),
             source: "put".to_owned(),
             created_at: String::new(),
+            kept: true,
         };
         let document = DOCUMENT.to_owned();
         Published::read(Stored { about, document }, "one").unwrap()

@@ -25,6 +25,7 @@ pub(crate) fn list(args: &ClientArgs) -> Result<(), Failure> {
         ("who", Side::Left),
         ("comment", Side::Left),
         ("halted", Side::Left),
+        ("document", Side::Left),
     ]);
     for generation in said.as_array().into_iter().flatten() {
         table.row(vec![
@@ -33,6 +34,7 @@ pub(crate) fn list(args: &ClientArgs) -> Result<(), Failure> {
             cell(generation, "author"),
             cell(generation, "comment"),
             halted(generation),
+            document(generation),
         ]);
     }
     output::print(&table.text())
@@ -42,6 +44,15 @@ pub(crate) fn list(args: &ClientArgs) -> Result<(), Failure> {
 fn halted(generation: &Value) -> String {
     let halt = generation.get("halted").filter(|halt| halt.is_object());
     halt.map_or_else(String::new, |halt| format!("by {}", cell(halt, "gateway")))
+}
+
+/// For one that can be neither shown nor restored.
+fn document(generation: &Value) -> String {
+    let kept = generation.get("kept").and_then(Value::as_bool);
+    match kept {
+        Some(false) => "no longer kept".to_owned(),
+        Some(true) | None => String::new(),
+    }
 }
 
 /// A field as text; nothing when it is not there.

@@ -27,6 +27,10 @@ use crate::store::{GENERATIONS_PAGE_MAX, Generation, Store, StoreError, Stored};
 /// How many are listed unless the caller says.
 const PAGE: u32 = 100;
 
+/// Of a generation of which only the row is left.
+const NOT_KEPT: &str = "Its document is no longer kept; that of the newest 1,000 and of the last 90 \
+                        days is";
+
 /// The calls of this module.
 pub(super) fn calls() -> Vec<Call> {
     let count = Kind::Within(1, GENERATIONS_PAGE_MAX.into(), PAGE.into());
@@ -38,7 +42,8 @@ pub(super) fn calls() -> Vec<Call> {
             .lists::<Listed>("Generations without their documents"),
         Call::get("/generations/{number}", VIEWER, one)
             .says("getGeneration", "One generation with its document")
-            .answers::<Whole>("The generation"),
+            .answers::<Whole>("The generation")
+            .may(StatusCode::GONE, NOT_KEPT),
         Call::get("/generations/{number}/diff", VIEWER, diff)
             .says("diffGenerations", "What differs between two generations")
             .query(
@@ -46,13 +51,15 @@ pub(super) fn calls() -> Vec<Call> {
                 Kind::From(0),
                 "The older one; default: the one before. 0 is the empty document.",
             )
-            .answers::<Diff<'_>>("Differences, at most 200"),
+            .answers::<Diff<'_>>("Differences, at most 200")
+            .may(StatusCode::GONE, NOT_KEPT),
         Call::post("/generations/{number}/restore", OPERATOR, restore)
             .says(
                 "restoreGeneration",
                 "A new generation with this one's document",
             )
             .writes_policy()
+            .may(StatusCode::GONE, NOT_KEPT)
             .may(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "The document breaks a rule of this build; nothing was stored",

@@ -281,6 +281,7 @@ impl From<StoreError> for Problem {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown", detail)
                     .with("operation", json!(operation))
             }
+            StoreError::NotKept(_) => Self::new(StatusCode::GONE, "not-kept", detail),
             StoreError::Full => Self::new(StatusCode::INSUFFICIENT_STORAGE, "store-full", detail),
             StoreError::Url { .. }
             | StoreError::Open { .. }

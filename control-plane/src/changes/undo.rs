@@ -10,7 +10,7 @@ use super::state::{State, Step};
 use super::{ChangeError, Changes, Draft, Prefer, clash, merge_off, open};
 use crate::limits::{self, Author, CONTENDED_MAX, Checked, Edit, LimitsError, new_generation};
 use crate::rollout::Published;
-use crate::store::Role;
+use crate::store::{Role, StoreError};
 
 impl Changes {
     /// Takes it back. One that was kept long ago is a change like any other: where the setting asks
@@ -106,7 +106,9 @@ impl Changes {
                 error @ (ChangeError::Clash { .. }
                 | ChangeError::Gone(_)
                 | ChangeError::Limits(
-                    LimitsError::Invalid { .. } | LimitsError::UnknownGeneration(_),
+                    LimitsError::Invalid { .. }
+                    | LimitsError::UnknownGeneration(_)
+                    | LimitsError::Store(StoreError::NotKept(_)),
                 )),
             ) => {
                 let said = format!("not taken back ({why}): {}", told(&error));

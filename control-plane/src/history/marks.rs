@@ -96,7 +96,10 @@ impl Marker {
             noted += 1;
             let next = match noted == newest {
                 true => Arc::clone(published),
-                false => Arc::new(self.load(noted).await?),
+                false => match self.load(noted).await {
+                    Err(StoreError::NotKept(_)) => continue,
+                    next => Arc::new(next?),
+                },
             };
             if next.about.source == STAGED {
                 // One gateway alone ran it: no limit of the policy in force moved.
@@ -129,7 +132,15 @@ impl Marker {
             self.history.mark(&[], self.store.epoch(), number).await?;
             return Ok((number, Arc::new(limits_of(published).unwrap_or_default())));
         };
-        let then = self.load(number).await?;
+        let then = match self.load(number).await {
+            Ok(then) => then,
+            // What it said is gone: only what comes from here on can be compared.
+            Err(StoreError::NotKept(_)) => {
+                let number = published.about.number;
+                return Ok((number, Arc::new(limits_of(published).unwrap_or_default())));
+            }
+            Err(error) => return Err(error.into()),
+        };
         Ok((number, Arc::new(limits_of(&then).unwrap_or_default())))
     }
 

@@ -44,6 +44,7 @@ pub(crate) fn about(new: &NewGeneration, number: u64) -> Generation {
         comment: new.comment.clone(),
         source: new.source.to_owned(),
         created_at: new.created_at.clone(),
+        kept: true,
     }
 }
 

@@ -77,6 +77,8 @@ impl PageError {
                 | LimitsError::InUse { .. },
             ) => StatusCode::CONFLICT,
             Self::People(error) => people_status(error),
+            Self::Limits(LimitsError::Store(StoreError::NotKept(_)))
+            | Self::Store(StoreError::NotKept(_)) => StatusCode::GONE,
             Self::Limits(LimitsError::Store(_))
             | Self::Store(_)
             | Self::Session(_)
@@ -96,6 +98,10 @@ impl PageError {
             Self::NotFound { what } => ("Not found", (*what).to_owned()),
             Self::Form { what, .. } => ("The form was not taken", (*what).to_owned()),
             Self::Refused { what, .. } => ("Not allowed", what.clone()),
+            Self::Limits(LimitsError::Store(error @ StoreError::NotKept(_)))
+            | Self::Store(error @ StoreError::NotKept(_)) => {
+                ("No longer kept", format!("{error}. Nothing was changed."))
+            }
             Self::Limits(LimitsError::Store(_)) | Self::Store(_) => (
                 "The store does not answer",
                 "Gateways keep running what they have. Nothing was changed.".to_owned(),

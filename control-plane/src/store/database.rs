@@ -6,6 +6,7 @@
 use sqlx::{PgConnection, SqliteConnection};
 
 use super::head::HeadKey;
+use super::retention::Old;
 use super::write::{Outcome, Rows};
 use super::{
     Address, AlertFilter, AlertRow, AuditEntry, AuditRow, ChangeFilter, ChangeRow, DrillRow, First,
@@ -84,6 +85,10 @@ impl Database {
 
     pub(super) async fn generation(&self, number: u64) -> Result<Option<Stored>, StoreError> {
         either!(self, database => database.generation(number).await)
+    }
+
+    pub(super) async fn forget_documents(&self, old: &Old) -> Result<u64, StoreError> {
+        either!(self, database => database.forget_documents(old).await)
     }
 
     pub(super) async fn generations(

@@ -109,6 +109,12 @@ pub enum StoreError {
     /// Anything else that the database says.
     #[error("the store failed")]
     Failed(#[source] sqlx::Error),
+    /// An old generation of which only the row is left.
+    #[error(
+        "the document of generation {0} is no longer kept; the newest 1,000 and those of the last \
+         90 days are"
+    )]
+    NotKept(u64),
     /// A row that no build of ours writes.
     #[error("the store holds a row that this build cannot read: {0}")]
     Row(&'static str),

@@ -20,6 +20,7 @@ mod meta;
 mod open;
 mod people;
 mod postgres;
+mod retention;
 mod scheduled;
 mod shared;
 mod sqlite;
@@ -50,6 +51,7 @@ pub use idempotency::{First, NAMED_KEPT_MS, NAMED_MAX, Named};
 use keeping::restored_note;
 pub use keeping::{Migrated, backup, migrate, restore};
 pub use people::{PeopleStep, PeopleWrite, PersonRow};
+pub use retention::{DOCUMENTS_KEPT, DOCUMENTS_KEPT_DAYS, FORGOTTEN_AT_ONCE_MAX, Old};
 pub use scheduled::{NotScheduled, SCHEDULED_KEPT_MAX, SCHEDULED_OPEN_MAX, ScheduledRow};
 pub(crate) use shared::{Candidate, LiveRow, LiveTable};
 pub use sqlite::{Backup, Restored};
@@ -75,6 +77,8 @@ pub struct Generation {
     pub source: String,
     /// When, in UTC.
     pub created_at: String,
+    /// Whether its document is still kept: that of the newest 1,000 and of the last 90 days is.
+    pub kept: bool,
 }
 
 /// A generation with its document.
@@ -227,9 +231,13 @@ impl Store {
         self.database.newest_before(before).await
     }
 
-    /// The generation of this number.
+    /// The generation of this number; an error for one whose document is kept no more.
     pub async fn generation(&self, number: u64) -> Result<Option<Stored>, StoreError> {
-        self.database.generation(number).await
+        let stored = self.database.generation(number).await?;
+        match stored {
+            Some(stored) if !stored.about.kept => Err(StoreError::NotKept(number)),
+            stored => Ok(stored),
+        }
     }
 
     /// Generations below `before` (all without it), newest first, at most `count`.

@@ -15,6 +15,7 @@ mod meta;
 pub(super) mod open;
 mod people;
 pub(super) mod pool;
+mod retention;
 mod scheduled;
 pub(super) mod shared;
 mod sql;
@@ -108,7 +109,7 @@ impl Database {
         let stored = |row: PgRow| -> Result<Stored, StoreError> {
             Ok(Stored {
                 about: generation(&row)?,
-                document: row.try_get(6)?,
+                document: row.try_get(7)?,
             })
         };
         held.done(row)?.map(stored).transpose()
@@ -151,6 +152,7 @@ fn generation(row: &PgRow) -> Result<Generation, StoreError> {
         comment: row.try_get(3)?,
         source: row.try_get(4)?,
         created_at: row.try_get(5)?,
+        kept: row.try_get(6)?,
     })
 }
 

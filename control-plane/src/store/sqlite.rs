@@ -13,6 +13,7 @@ mod drills;
 mod idempotency;
 mod meta;
 mod people;
+mod retention;
 mod scheduled;
 mod sql;
 mod transact;
@@ -120,7 +121,7 @@ impl Database {
         let stored = |row: SqliteRow| -> Result<Stored, StoreError> {
             Ok(Stored {
                 about: generation(&row)?,
-                document: row.try_get(6)?,
+                document: row.try_get(7)?,
             })
         };
         row.map(stored).transpose()
@@ -193,6 +194,7 @@ fn generation(row: &SqliteRow) -> Result<Generation, StoreError> {
         comment: row.try_get(3)?,
         source: row.try_get(4)?,
         created_at: row.try_get(5)?,
+        kept: row.try_get(6)?,
     })
 }
 

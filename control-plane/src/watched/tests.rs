@@ -23,6 +23,7 @@ fn published(number: u64, own: &str) -> Published {
         comment: String::new(),
         source: String::new(),
         created_at: String::new(),
+        kept: true,
     };
     let policy = check(&document).unwrap();
     Published::written(

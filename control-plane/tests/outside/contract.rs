@@ -5,7 +5,7 @@
 
 use control_plane::store::{
     AlertFilter, AlertRow, AuditRow, DRILLS_KEPT_MAX, DRILLS_OF_ROUTE_MAX, DrillRow, Facts,
-    NewGeneration, Store, StoreError, Written,
+    NewGeneration, Old, Store, StoreError, Written,
 };
 
 use crate::support::postgres;
@@ -69,6 +69,7 @@ on_both!(
     facts_are_written_together_and_only_if_nothing_moved,
     racing_edits_have_one_winner_each,
     many_open_a_new_store_at_once,
+    documents_of_old_generations_go_and_their_rows_stay,
     a_closed_store_says_so,
 );
 
@@ -152,6 +153,61 @@ async fn everything_that_was_written_is_read_back(place: &Place) {
     for number in [0, 2, u64::MAX] {
         assert_eq!(store.generation(number).await.unwrap(), None);
     }
+}
+
+/// Two newest are kept, those of this year, and the proven one.
+async fn documents_of_old_generations_go_and_their_rows_stay(place: &Place) {
+    let store = place.open().await;
+    let made = |seen: u64, at: &str, source| NewGeneration {
+        created_at: at.to_owned(),
+        source,
+        ..new(&format!("{}", seen + 1))
+    };
+    let (old, young) = ("2025-01-01T00:00:00.000Z", "2026-01-01T00:00:00.000Z");
+    for (seen, at, source) in [
+        (0, old, "put"),
+        (1, old, "put"),
+        (2, old, "put"),
+        (3, young, "put"),
+        (4, old, "put"),
+        (5, old, "put"),
+        (6, old, "stage"),
+        (6, old, "stage"),
+    ] {
+        store.append(made(seen, at, source), seen).await.unwrap();
+    }
+    let proven = Some("2".to_owned());
+    let put = store.put_meta("proven".to_owned(), proven, None);
+    put.await.unwrap();
+    let bounds = |newest_kept, at_most| Old {
+        newest_kept,
+        before: young.to_owned(),
+        at_most,
+    };
+    let kept = async || {
+        let listed = store.generations(None, 10).await.unwrap();
+        let kept = listed.iter().filter(|one| one.kept);
+        (listed.len(), kept.map(|one| one.number).collect::<Vec<_>>())
+    };
+    // At most so many at once, the oldest first.
+    assert_eq!(store.forget_documents(bounds(2, 1)).await.unwrap(), 1);
+    assert_eq!(kept().await, (8, vec![8, 7, 6, 5, 4, 3, 2]));
+    assert_eq!(store.forget_documents(bounds(2, 9)).await.unwrap(), 2);
+    assert_eq!(kept().await, (8, vec![8, 7, 6, 4, 2]));
+    assert_eq!(store.forget_documents(bounds(2, 9)).await.unwrap(), 0);
+    // Whatever the bounds: the newest that everybody gets, and the proven one.
+    assert_eq!(store.forget_documents(bounds(0, 9)).await.unwrap(), 0);
+    let gone = store.generation(3).await.unwrap_err();
+    assert!(matches!(gone, StoreError::NotKept(3)), "{gone:?}");
+    for number in [2, 4, 6] {
+        assert!(store.generation(number).await.unwrap().is_some());
+    }
+    let three = store.generations(Some(4), 1).await.unwrap().remove(0);
+    assert_eq!((three.digest.as_str(), three.comment.as_str()), ("d", "3"));
+    assert_eq!(store.audit(20).await.unwrap().len(), 8);
+    // It goes on from there.
+    let next = store.append(new("next"), 6).await.unwrap();
+    assert_eq!(next, Written::Stored(9));
 }
 
 async fn what_was_stored_is_there_after_opening_again(place: &Place) {

@@ -186,6 +186,61 @@ fn an_equal_document_makes_no_generation() {
     assert_eq!(plane.generation(), 1);
 }
 
+/// An old generation of which only the row is left: it is listed, and nothing else asks in vain.
+#[test]
+fn a_generation_whose_document_is_gone_says_so_everywhere() {
+    let plane = Plane::start();
+    assert_eq!(plane.patch("route/a", &json!({"limit": 5})).status, 200);
+    assert_eq!(plane.patch("route/b", &json!({"limit": 8})).status, 200);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let url = format!("sqlite://{}", plane.store().display());
+    let gone = runtime.block_on(async {
+        let store = control_plane::store::Store::open(&url).await.unwrap();
+        let old = control_plane::store::Old {
+            newest_kept: 2,
+            before: "9999-01-01T00:00:00.000Z".to_owned(),
+            at_most: 9,
+        };
+        let gone = store.forget_documents(old).await.unwrap();
+        store.close().await;
+        gone
+    });
+    assert_eq!(gone, 1);
+    let list = plane.api("GET", "/generations", None).json();
+    let kept: Vec<_> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["kept"])
+        .collect();
+    assert_eq!(kept, [true, true, false]);
+    for (method, path) in [
+        ("GET", "/generations/1"),
+        ("GET", "/generations/2/diff"),
+        ("GET", "/generations/3/diff?against=1"),
+        ("POST", "/generations/1/restore"),
+    ] {
+        let answer = plane.api(method, path, None);
+        assert_eq!(answer.status, 410, "{path}: {}", answer.text());
+        let said = answer.json()["detail"].to_string();
+        let words = "the document of generation 1 is no longer kept; the newest 1,000 and those \
+                     of the last 90 days are";
+        assert!(said.contains(words), "{said}");
+    }
+    let limit = json!({"limit": 9});
+    let seen = [("if-match", "\"1\"")];
+    let path = "/compartments/route%2Fa";
+    let late = plane.api_with("PATCH", path, Some(&limit), &seen);
+    assert_eq!(late.status, 412, "{}", late.text());
+    assert_eq!(late.json()["differences"], json!([]));
+    let page = crate::pages::get(&plane, "/generations/1");
+    assert_eq!(page.status, 410, "{}", page.text());
+    assert!(page.text().contains("no longer kept"), "{}", page.text());
+    // The first generation is known by its row: the same file is imported again.
+    let plane = plane.restart();
+    assert_eq!(plane.generation(), 3);
+}
+
 #[test]
 fn history_is_listed_compared_and_restored() {
     let plane = Plane::start();

@@ -29,6 +29,11 @@ async fn a_text_that_one_database_cannot_hold_is_changed_on_both() {
     on_both(texts).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_change_on_its_way_refers_to_keeps_its_document() {
+    on_both(referred).await;
+}
+
 fn new(source: &'static str) -> NewGeneration {
     NewGeneration {
         document: r#"{"schema":1}"#.to_owned(),
@@ -210,4 +215,57 @@ async fn texts(store: Store) {
     assert_eq!(change.author, "a\u{fffd}b");
     let document = store.change_document(1).await.unwrap();
     assert_eq!(document.as_deref(), Some("\"\u{fffd}\""));
+}
+
+/// Lets go what may go; the numbers that still have a document.
+async fn kept(store: &Store) -> Vec<u64> {
+    let old = super::super::Old {
+        newest_kept: 0,
+        before: "2030-01-01T00:00:00.000Z".to_owned(),
+        at_most: 100,
+    };
+    store.forget_documents(old).await.unwrap();
+    let listed = store.generations(None, 100).await.unwrap();
+    let kept = listed.into_iter().filter(|one| one.kept);
+    kept.map(|one| one.number).collect()
+}
+
+async fn referred(store: Store) {
+    for seen in 0..4 {
+        store.append(new("put"), seen).await.unwrap();
+    }
+    let refers = |body: &str, row: ChangeRow| ChangeRow {
+        body: body.to_owned(),
+        ..row
+    };
+    // One is drafted on 1, one is staged (5) on 2, one is published (6) over 4 and not kept yet.
+    let drafted = refers(r#"{"base":1,"before":null}"#, row(0, 1, "draft"));
+    let staged = refers(r#"{"base":2,"staged_on":2}"#, row(2, 2, "staged"));
+    let published = refers(r#"{"base":4,"before":4}"#, row(3, 2, "published"));
+    let published = ChangeRow {
+        due_ms: Some(1),
+        ..published
+    };
+    for write in [
+        plain(drafted),
+        plain(row(0, 1, "draft")),
+        plain(row(0, 1, "draft")),
+        makes(staged, Role::Staged, "stage", 4),
+        makes(published, Role::Published, "publish", 4),
+    ] {
+        let written = store.write_change(write).await.unwrap();
+        assert!(matches!(written, ChangeWritten::Stored { .. }), "{written:?}");
+    }
+    store.append(new("put"), 6).await.unwrap();
+    assert_eq!(kept(&store).await, [7, 6, 5, 4, 2, 1]);
+    // Decided, each of them refers to nothing that is still needed.
+    for (number, version, state) in [
+        (1, 2, "abandoned"),
+        (2, 3, "abandoned"),
+        (3, 3, "published"),
+    ] {
+        let write = plain(row(number, version, state));
+        store.write_change(write).await.unwrap();
+    }
+    assert_eq!(kept(&store).await, [7]);
 }

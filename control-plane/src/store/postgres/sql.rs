@@ -74,10 +74,30 @@ statements! {
     LAST = "SELECT COALESCE(MAX(number), 0) FROM bulkhead.generations";
     NEWEST_BEFORE = "SELECT COALESCE(MAX(number), 0) FROM bulkhead.generations \
          WHERE source <> 'stage' AND number < $1";
-    GENERATION = "SELECT number, digest, author, comment, source, created_at, document \
+    /// The length stands in the head of the row: the document is not read for it.
+    GENERATION = "SELECT number, digest, author, comment, source, created_at, \
+         octet_length(document) > 0, document \
          FROM bulkhead.generations WHERE number = $1";
-    GENERATIONS = "SELECT number, digest, author, comment, source, created_at \
+    GENERATIONS = "SELECT number, digest, author, comment, source, created_at, \
+         octet_length(document) > 0 \
          FROM bulkhead.generations WHERE number < $1 ORDER BY number DESC LIMIT $2";
+    /// What is still sent somewhere, or what a change on its way refers to, stays.
+    FORGET_DOCUMENTS = "WITH wanted AS MATERIALIZED (SELECT staged, published, reverted, \
+         (body::jsonb ->> 'base')::bigint AS base, \
+         (body::jsonb ->> 'before')::bigint AS before, \
+         (body::jsonb ->> 'staged_on')::bigint AS staged_on \
+         FROM bulkhead.changes WHERE state IN ('draft', 'approved', 'staged') \
+         OR (state = 'published' AND due_ms IS NOT NULL)) \
+         UPDATE bulkhead.generations SET document = '' WHERE number IN \
+         (SELECT g.number FROM bulkhead.generations g WHERE octet_length(g.document) > 0 \
+         AND g.number <= (SELECT MAX(number) FROM bulkhead.generations) - $1 \
+         AND g.number < (SELECT MAX(number) FROM bulkhead.generations WHERE source <> 'stage') \
+         AND g.created_at < $2 COLLATE \"C\" \
+         AND NOT EXISTS (SELECT 1 FROM bulkhead.meta m WHERE m.key = 'proven' \
+         AND m.value = CAST(g.number AS TEXT)) \
+         AND NOT EXISTS (SELECT 1 FROM wanted w WHERE g.number IN \
+         (w.staged, w.published, w.reverted, w.base, w.before, w.staged_on)) \
+         ORDER BY g.number LIMIT $3)";
     AUDIT = "SELECT at, action, subject, who, origin, generation_before, \
          COALESCE(generation_after, 0), differences, comment, request_id, operation \
          FROM bulkhead.audit ORDER BY id DESC LIMIT $1";

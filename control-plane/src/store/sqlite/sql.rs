@@ -15,10 +15,30 @@ statements! {
     LAST = "SELECT COALESCE(MAX(number), 0) FROM generations";
     NEWEST_BEFORE = "SELECT COALESCE(MAX(number), 0) FROM generations \
          WHERE source <> 'stage' AND number < ?";
-    GENERATION = "SELECT number, digest, author, comment, source, created_at, document \
+    /// The length stands in the head of the row: the document is not read for it.
+    GENERATION = "SELECT number, digest, author, comment, source, created_at, \
+         octet_length(document) > 0, document \
          FROM generations WHERE number = ?";
-    GENERATIONS = "SELECT number, digest, author, comment, source, created_at \
+    GENERATIONS = "SELECT number, digest, author, comment, source, created_at, \
+         octet_length(document) > 0 \
          FROM generations WHERE number < ? ORDER BY number DESC LIMIT ?";
+    /// What is still sent somewhere, or what a change on its way refers to, stays.
+    FORGET_DOCUMENTS = "WITH wanted AS MATERIALIZED (SELECT staged, published, reverted, \
+         json_extract(body, '$.base') AS base, \
+         json_extract(body, '$.before') AS before, \
+         json_extract(body, '$.staged_on') AS staged_on \
+         FROM changes WHERE state IN ('draft', 'approved', 'staged') \
+         OR (state = 'published' AND due_ms IS NOT NULL)) \
+         UPDATE generations SET document = '' WHERE number IN \
+         (SELECT g.number FROM generations g WHERE octet_length(g.document) > 0 \
+         AND g.number <= (SELECT MAX(number) FROM generations) - ?1 \
+         AND g.number < (SELECT MAX(number) FROM generations WHERE source <> 'stage') \
+         AND g.created_at < ?2 \
+         AND NOT EXISTS (SELECT 1 FROM meta m WHERE m.key = 'proven' \
+         AND m.value = CAST(g.number AS TEXT)) \
+         AND NOT EXISTS (SELECT 1 FROM wanted w WHERE g.number IN \
+         (w.staged, w.published, w.reverted, w.base, w.before, w.staged_on)) \
+         ORDER BY g.number LIMIT ?3)";
     AUDIT = "SELECT at, action, subject, who, origin, generation_before, \
          COALESCE(generation_after, 0), differences, comment, request_id, operation \
          FROM audit ORDER BY id DESC LIMIT ?";
