@@ -254,7 +254,10 @@ async fn referred(store: Store) {
         makes(published, Role::Published, "publish", 4),
     ] {
         let written = store.write_change(write).await.unwrap();
-        assert!(matches!(written, ChangeWritten::Stored { .. }), "{written:?}");
+        assert!(
+            matches!(written, ChangeWritten::Stored { .. }),
+            "{written:?}"
+        );
     }
     store.append(new("put"), 6).await.unwrap();
     assert_eq!(kept(&store).await, [7, 6, 5, 4, 2, 1]);
