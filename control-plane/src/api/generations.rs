@@ -28,8 +28,8 @@ use crate::store::{GENERATIONS_PAGE_MAX, Generation, Store, StoreError, Stored};
 const PAGE: u32 = 100;
 
 /// Of a generation of which only the row is left.
-const NOT_KEPT: &str = "Its document is no longer kept; that of the newest 1,000 and of the last 90 \
-                        days is";
+const NOT_KEPT: &str = "Its document is no longer kept; that of the newest 1,000 and of the last \
+                        90 days is";
 
 /// The calls of this module.
 pub(super) fn calls() -> Vec<Call> {
