@@ -8,8 +8,8 @@ use compartment::{Figures, Level, Mode, Rejection};
 
 use crate::{
     Ask, Bar, Edit, Effective, EndpointCells, EndpointsRow, Frame, GatewayRow, Holders, Ladder,
-    Moment, NotIsolated, OverTime, Reading, ReasonRow, Settable, SpareUse, State, Surround, Times,
-    edit::COMMENT_CHARS_MAX, reason_rows, text, url,
+    Moment, NotIsolated, OverTime, OverrideForm, OverrideRow, Reading, ReasonRow, Settable,
+    SpareUse, State, Surround, Times, edit::COMMENT_CHARS_MAX, reason_rows, text, url,
 };
 
 /// The most gateways in the table.
@@ -66,6 +66,10 @@ pub struct CompartmentPage {
     pub newest: Vec<RejectedRow>,
     /// The form that asks what another limit would do; `None` without a limit of its own.
     pub ask: Option<Ask>,
+    /// Overrides of it that wait or run; `None` while the store does not say.
+    pub overrides: Option<Vec<OverrideRow>>,
+    /// The form that plans one.
+    pub plan: OverrideForm,
 }
 
 /// One finding of the linter.

@@ -153,7 +153,8 @@ impl Frame {
 
     /// True on the pages of changes and generations.
     pub fn is_changes(&self) -> bool {
-        self.here.starts_with("/changes") || self.here.starts_with("/generations")
+        let mine = ["/changes", "/generations", "/overrides"];
+        mine.iter().any(|path| self.here.starts_with(path))
     }
 
     /// True on the Alerts page.

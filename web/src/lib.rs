@@ -32,6 +32,7 @@ mod lately;
 mod list;
 mod list_view;
 mod over_time;
+mod overrides;
 mod overview;
 mod pager;
 mod problem;
@@ -90,6 +91,7 @@ pub use lately::{Lately, Look};
 pub use list::{EXPORT_ROWS_MAX, Known, LIST_ROWS_MAX, ListPage, ListRow, Saturated};
 pub use list_view::{Asked, ListView, Order, Wanted};
 pub use over_time::{AdviceCard, OverTime};
+pub use overrides::{OVERRIDE_ROWS_MAX, OverrideForm, OverrideRow, OverridesPage};
 pub use overview::{
     ALERTS_SHOWN_MAX, CHANGES_MAX, ChangeRow, GATEWAYS_MAX, Overview, ROWS_MAX, Row, Totals,
 };

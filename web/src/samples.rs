@@ -19,6 +19,7 @@ mod hour;
 mod ladder;
 mod list;
 mod over_time;
+mod overrides;
 mod overview;
 mod routes;
 mod settings;

@@ -12,8 +12,8 @@ use std::path::Path;
 
 use web::{
     AdvicePage, AlertsPage, ChangePage, ChangesPage, CompartmentPage, DocsPage, FleetPage,
-    GenerationPage, ListPage, Overview, Problem, RoutesPage, SetUp, SettingsPage, ShadowPage,
-    SignIn, Template, TenantPage, TenantsPage, WelcomePage,
+    GenerationPage, ListPage, OverridesPage, Overview, Problem, RoutesPage, SetUp, SettingsPage,
+    ShadowPage, SignIn, Template, TenantPage, TenantsPage, WelcomePage,
 };
 
 /// What makes inline script or style; the policy of the pages forbids it all.
@@ -63,6 +63,13 @@ fn rendered() -> Vec<(String, String)> {
     for (name, page) in ChangesPage::samples() {
         all.push((format!("changes_{name}"), page.render().unwrap()));
         all.push((format!("changes_{name}_fragment"), page.fragment().unwrap()));
+    }
+    for (name, page) in OverridesPage::samples() {
+        all.push((format!("overrides_{name}"), page.render().unwrap()));
+        all.push((
+            format!("overrides_{name}_fragment"),
+            page.fragment().unwrap(),
+        ));
     }
     for (name, page) in ChangePage::samples() {
         all.push((format!("change_{name}"), page.render().unwrap()));

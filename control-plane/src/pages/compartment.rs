@@ -18,7 +18,7 @@ use web::{
 use super::edit_sent::fresh;
 use super::frame::{Asked, moment};
 use super::readings::Snapshot;
-use super::{PageError, advice, held, html, over_time};
+use super::{PageError, advice, held, html, over_time, overrides};
 use crate::refused::Refused;
 use crate::rollout::Published;
 use crate::state::AppState;
@@ -76,6 +76,7 @@ async fn shown(
             limit: view.what_if.chars().take(20).collect(),
             ..Ask::default()
         };
+        page.overrides = overrides::of(state, key).await.ok();
         page.ask = Some(advice::ask(state, current.policy.as_ref().ok(), form).await);
     }
     page.saved = saved.filter(|saved| (1..=current.about.number).contains(saved));
@@ -149,6 +150,8 @@ pub(super) fn page(
             .unwrap_or_default(),
         over_time: None,
         ask: None,
+        overrides: Some(Vec::new()),
+        plan: web::OverrideForm::of(key),
         around: known
             .map(|(key, policy)| around(&snapshot, policy, key))
             .unwrap_or_default(),

@@ -23,6 +23,7 @@ mod live;
 mod made;
 mod on_the_way;
 mod over_time;
+mod overrides;
 mod overview;
 mod problem;
 mod readings;
@@ -84,6 +85,9 @@ fn views() -> Vec<Route> {
         Route::at("/advice").get(VIEWER, advice::show),
         Route::at("/shadow").get(VIEWER, shadow::show),
         Route::at("/changes").get(VIEWER, changes::list),
+        Route::at("/overrides")
+            .get(VIEWER, overrides::show)
+            .post(OPERATOR, overrides::plan),
         Route::at("/changes/{number}").get(VIEWER, changes::show),
         Route::at("/alerts").get(VIEWER, alerts::show),
         Route::at("/gateways").get(VIEWER, gateways::show),
@@ -96,6 +100,9 @@ fn others() -> Vec<Route> {
     vec![
         Route::at("/compartments/{key}/undo").post(OPERATOR, undo::change),
         Route::at("/compartments/{key}/rehearse").post(OPERATOR, ladder::rehearse),
+        Route::at("/overrides/extend").post(OPERATOR, overrides::extend),
+        Route::at("/overrides/cancel").post(OPERATOR, overrides::cancel),
+        Route::at("/overrides/approve").post(APPROVER, overrides::approve),
         Route::at("/changes/{number}/approve").post(APPROVER, changes_steps::approve),
         Route::at("/changes/{number}/stage").post(OPERATOR, changes_steps::stage),
         Route::at("/changes/{number}/publish").post(OPERATOR, changes_steps::publish),

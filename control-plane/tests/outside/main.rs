@@ -29,6 +29,7 @@ mod overrides;
 mod pages;
 mod pages_fields;
 mod pages_list;
+mod pages_overrides;
 mod pages_routes;
 mod pages_shadow;
 mod people;

@@ -82,6 +82,7 @@ fn with(over_time: OverTime) -> CompartmentPage {
         ask: Some(super::advice::answered(true)),
         around: super::routes::around(),
         newest: newest("acme"),
+        overrides: Some(super::overrides::two()),
         ..page(vec![checkout(12, 31, 30)], both(), form("30"))
     }
 }
@@ -163,6 +164,8 @@ pub(super) fn page(
         findings: Vec::new(),
         over_time: None,
         ask: None,
+        overrides: Some(Vec::new()),
+        plan: crate::OverrideForm::of("route/checkout"),
         around: crate::Surround::default(),
         newest: Vec::new(),
     }
@@ -340,6 +343,8 @@ fn hostile() -> CompartmentPage {
     );
     page.key = format!("route/{HOSTILE}");
     page.owner = Some(HOSTILE.to_owned());
+    page.plan = crate::OverrideForm::of(&page.key);
+    page.overrides = None;
     page.rules = vec![HOSTILE.to_owned()];
     page.holders = Holders::new(
         "tenant",
