@@ -74,7 +74,7 @@ pub(crate) enum Command {
     Backup(FileArgs),
     /// Put a copy in the place of a SQLite store that nobody uses
     Restore(FileArgs),
-    /// Check that nobody changed the audit
+    /// List who did what, and check that nobody changed the audit
     Audit(AuditArgs),
     /// Ask a URL, such as a gateway's /readyz: exit 0 when the answer is 2xx
     Health(HealthArgs),

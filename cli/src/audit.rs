@@ -11,8 +11,10 @@ use control_plane::Secret;
 use control_plane::store::{Verified, verify};
 
 use crate::args::Format;
+use crate::args_audit::AuditListArgs;
 use crate::error::{Failure, exit};
 use crate::output;
+use crate::remote;
 use crate::settings::{audit_key, of_this_process};
 use crate::store::{StoreArgs, wait};
 
@@ -24,6 +26,8 @@ pub(crate) struct AuditArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
+    /// List who did what, the newest first
+    List(AuditListArgs),
     /// Read all of it and name the first row that is not as it was written: exit 0 when there is
     /// none, 1 when there is, 2 when it could not be read
     Verify(VerifyArgs),
@@ -46,7 +50,10 @@ pub(crate) struct VerifyArgs {
 
 /// Runs one of the commands.
 pub(crate) fn run(command: AuditCommand) -> Result<(), Failure> {
-    let AuditCommand::Verify(args) = command;
+    let args = match command {
+        AuditCommand::List(args) => return remote::audit(&args),
+        AuditCommand::Verify(args) => args,
+    };
     // Whatever keeps it from being read is 2: 1 says that it was read and is wrong.
     let verified = read(&args).map_err(|failure| {
         failure.report();

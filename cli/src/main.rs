@@ -4,6 +4,7 @@
 //! the work of a command.
 
 mod args;
+mod args_audit;
 mod args_changes;
 mod args_override;
 mod args_people;

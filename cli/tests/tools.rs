@@ -117,6 +117,29 @@ fn a_key_is_hashed_from_standard_input_too() {
     assert_eq!(stdout(&finish(child)), want);
 }
 
+fn lists_the_audit(tool: &dyn Fn(&[&str], i32) -> String) {
+    let audit = tool(&["audit", "list", "--action", "put"], 0);
+    assert!(audit.contains("policy") && audit.contains("first & über"));
+    let audit = tool(&["audit", "list", "--count", "1", "-o", "json"], 0);
+    assert!(
+        audit.contains("\"digest\"") && audit.contains("\"differences\""),
+        "{audit}"
+    );
+    let none = tool(
+        &[
+            "audit",
+            "list",
+            "--who",
+            "nobody",
+            "--from",
+            "2026-01-01T00:00:00+02:00",
+        ],
+        0,
+    );
+    assert_eq!(none.lines().count(), 1, "{none}");
+    assert!(tool(&["audit", "list", "--to", "yesterday"], 1).contains("RFC 3339"));
+}
+
 #[test]
 fn a_policy_goes_in_comes_out_and_goes_back() {
     let (folder, upstream) = (tempfile::tempdir().unwrap(), Upstream::start(true));
@@ -146,6 +169,7 @@ fn a_policy_goes_in_comes_out_and_goes_back() {
         "it runs when apply --wait returns"
     );
     assert!(tool(&["history"], 0).contains("first & über"));
+    lists_the_audit(&tool);
     assert!(tool(&["apply", "-f", "p.toml"], 0).contains("has this policy already"));
 
     write("out.toml", &tool(&["export"], 0));

@@ -1,11 +1,12 @@
 //! Clients of the control plane's API: `apply`, `diff`, `export`, `history`, `rollback`, `get`,
-//! `top`, `fleet`, `changes`, `tenant`, `override`.
+//! `top`, `fleet`, `changes`, `tenant`, `override`, `audit list`.
 //!
 //! Separate from the roles: these run, say something and end. They must never read the store of a
 //! control plane by another door than its API.
 
 mod advice;
 mod apply;
+mod audit;
 mod changes;
 mod changes_shown;
 mod client;
@@ -22,6 +23,7 @@ mod top;
 
 pub(crate) use advice::{run as advice, what_if};
 pub(crate) use apply::run as apply;
+pub(crate) use audit::list as audit;
 pub(crate) use changes::run as changes;
 pub(crate) use diff::{export, run as diff};
 pub(crate) use drill::run as drill;

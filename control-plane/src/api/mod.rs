@@ -6,6 +6,7 @@
 mod advice;
 mod alerts;
 mod around;
+mod audit;
 mod breaker;
 mod call;
 mod changes;
@@ -75,6 +76,7 @@ fn calls() -> Vec<Call> {
     all.extend(events::calls());
     all.extend(gateways::calls());
     all.extend(alerts::calls());
+    all.extend(audit::calls());
     all.extend(tenants::calls());
     all.extend(entries::calls());
     all.extend(tenant_keys::calls());

@@ -253,7 +253,7 @@ fn fields(row: &ListRow) -> impl Iterator<Item = (String, Json)> + use<> {
 
 /// One field of a line. A text that a spreadsheet would take for a formula is made one that it
 /// does not.
-pub(super) fn cell(value: &Json) -> String {
+pub(crate) fn cell(value: &Json) -> String {
     let text = match value {
         Json::Null => return String::new(),
         Json::String(text) => text,

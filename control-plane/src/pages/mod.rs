@@ -51,6 +51,7 @@ use crate::state::AppState;
 
 pub(crate) use compartment::findings;
 pub(crate) use held::around;
+pub(crate) use list::cell;
 pub(crate) use live::PageStreams;
 pub(crate) use made::Made;
 pub(crate) use problem::{PageError, people_status};

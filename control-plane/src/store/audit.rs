@@ -11,7 +11,10 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::storable;
+use super::{Store, StoreError, storable};
+
+/// Most rows in one answer.
+pub const AUDIT_PAGE_MAX: u32 = 500;
 
 /// Names the form of what is digested.
 const FORM: &str = "bulkhead-audit-1";
@@ -119,6 +122,35 @@ pub struct AuditEntry {
     pub previous: String,
     /// Its own; empty for a row of an older build until the next start.
     pub digest: String,
+}
+
+/// Which rows are wanted; empty texts are all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    /// Whose.
+    pub who: String,
+    /// Of which kind.
+    pub action: String,
+    /// About what.
+    pub subject: String,
+    /// At this moment or later, written as rows are: UTC, ISO 8601, milliseconds.
+    pub from: String,
+    /// Before this moment, written the same.
+    pub to: String,
+    /// Numbers below this one.
+    pub before: Option<u64>,
+}
+
+impl Store {
+    /// Rows of the audit, newest first.
+    pub async fn audit_page(
+        &self,
+        filter: &AuditFilter,
+        count: u32,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        let count = count.min(AUDIT_PAGE_MAX);
+        self.database.audit_page(filter, count).await
+    }
 }
 
 /// The length, a colon, the bytes, a comma.

@@ -9,8 +9,9 @@ use super::head::HeadKey;
 use super::retention::Old;
 use super::write::{Outcome, Rows};
 use super::{
-    Address, AlertFilter, AlertRow, AuditEntry, AuditRow, ChangeFilter, ChangeRow, DrillRow, First,
-    Generation, Named, PersonRow, ScheduledRow, StoreError, Stored, open, postgres, sqlite,
+    Address, AlertFilter, AlertRow, AuditEntry, AuditFilter, AuditRow, ChangeFilter, ChangeRow,
+    DrillRow, First, Generation, Named, PersonRow, ScheduledRow, StoreError, Stored, open,
+    postgres, sqlite,
 };
 
 /// Where the policy's store is.
@@ -101,6 +102,14 @@ impl Database {
 
     pub(super) async fn audit(&self, count: u32) -> Result<Vec<AuditRow>, StoreError> {
         either!(self, database => database.audit(count).await)
+    }
+
+    pub(super) async fn audit_page(
+        &self,
+        filter: &AuditFilter,
+        count: u32,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        either!(self, database => database.audit_page(filter, count).await)
     }
 
     pub(super) async fn operation(&self, operation: &str) -> Result<Option<AuditRow>, StoreError> {

@@ -39,7 +39,7 @@ use wire::Secret;
 pub(crate) use address::Address;
 pub use address::{DatabaseUrl, shown};
 pub use alerts::{ALERTS_PAGE_MAX, AlertFilter, AlertRow};
-pub use audit::{AuditEntry, AuditRow};
+pub use audit::{AUDIT_PAGE_MAX, AuditEntry, AuditFilter, AuditRow};
 pub(crate) use changes::{CHANGES_OPEN_MAX, ChangeFilter, ChangeRow, ChangeWrite, ChangeWritten};
 pub(crate) use changes::{Makes, Role, STAGED};
 use database::Database;

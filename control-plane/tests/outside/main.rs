@@ -10,6 +10,7 @@
 mod access;
 mod advice;
 mod alerts;
+mod audit;
 mod breaker;
 mod chain;
 mod changes;

@@ -114,6 +114,15 @@ fn responses(call: &Call, schemas: &mut Schemas) -> Json {
         all.insert(status.as_str().to_owned(), parts::problem(about));
     }
     for answer in &call.about.answers {
+        let status = answer.status.as_str();
+        // One answer in several forms: the words of the first, and what each form holds.
+        let is_good = answer.status.is_success();
+        let forms = all.get_mut(status).filter(|_| is_good);
+        let forms = forms.and_then(|one| one.get_mut("content")?.as_object_mut());
+        if let (Some(forms), Some((kind, shape))) = (forms, &answer.content) {
+            forms.insert((*kind).to_owned(), json!({ "schema": shape.name(schemas) }));
+            continue;
+        }
         let mut fields = json!({ "description": answer.about });
         let Some(object) = fields.as_object_mut() else {
             continue;
@@ -132,7 +141,7 @@ fn responses(call: &Call, schemas: &mut Schemas) -> Json {
         if !headers.is_empty() {
             object.insert("headers".to_owned(), headers.into());
         }
-        all.insert(answer.status.as_str().to_owned(), fields);
+        all.insert(status.to_owned(), fields);
     }
     json!(all)
 }

@@ -1,16 +1,16 @@
-//! The audit as it is read through from its beginning.
+//! The audit as it is read: through from its beginning, and in pages.
 //!
-//! Separate because it looks at the database from outside: read-only, without migrating, also
+//! Separate because the first looks at the database from outside: read-only, without migrating, also
 //! while control planes run on it. The same functions for every database.
 
 use sqlx::{Connection as _, Executor as _, PgConnection, Row as _};
 
 use super::open::{STORE, migrations};
 use super::pool::bounded;
-use super::{audit_entry, signed, sql};
+use super::{Database, audit_entry, signed, sql};
 use crate::store::address::Server;
 use crate::store::head::HEAD;
-use crate::store::{AuditEntry, StoreError};
+use crate::store::{AuditEntry, AuditFilter, StoreError, storable};
 
 /// The audit at one moment.
 #[derive(Debug)]
@@ -51,5 +51,27 @@ impl Snapshot {
     pub(in crate::store) async fn close(self) {
         // Nothing was changed: how it ends does not matter.
         let _gone = bounded(self.0.close()).await;
+    }
+}
+
+impl Database {
+    /// Rows below a number that a filter lets through, newest first.
+    pub(in crate::store) async fn audit_page(
+        &self,
+        filter: &AuditFilter,
+        count: u32,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        let before = filter.before.and_then(|id| i64::try_from(id).ok());
+        let mut held = self.readers.acquire().await?;
+        let rows = sqlx::query(sql::AUDIT_PAGE)
+            .bind(before.unwrap_or(i64::MAX))
+            .bind(storable(&filter.who))
+            .bind(storable(&filter.action))
+            .bind(storable(&filter.subject))
+            .bind(&filter.from)
+            .bind(&filter.to)
+            .bind(i64::from(count));
+        let rows = bounded(rows.fetch_all(held.connection())).await;
+        held.done(rows)?.iter().map(audit_entry).collect()
     }
 }

@@ -110,6 +110,13 @@ statements! {
          COALESCE(generation_after, 0), differences, comment, request_id, operation, \
          id, previous, digest \
          FROM bulkhead.audit WHERE id > $1 ORDER BY id LIMIT $2";
+    AUDIT_PAGE = "SELECT at, action, subject, who, origin, generation_before, \
+         COALESCE(generation_after, 0), differences, comment, request_id, operation, \
+         id, previous, digest \
+         FROM bulkhead.audit WHERE id < $1 AND ($2 = '' OR who = $2) \
+         AND ($3 = '' OR action = $3) AND ($4 = '' OR subject = $4) \
+         AND at COLLATE \"C\" >= $5 AND ($6 = '' OR at COLLATE \"C\" < $6) \
+         ORDER BY id DESC LIMIT $7";
     LAST_CHAINED = "SELECT id, \
          digest FROM bulkhead.audit WHERE digest <> '' ORDER BY id DESC LIMIT 1";
     CHAIN = "UPDATE bulkhead.audit SET previous = $1, digest = $2 WHERE id = $3";

@@ -1,6 +1,6 @@
-//! The audit as it is read through from its beginning.
+//! The audit as it is read: through from its beginning, and in pages.
 //!
-//! Separate because it looks at the file from outside, as a copy does: read-only, without
+//! Separate because the first looks at the file from outside, as a copy does: read-only, without
 //! migrating, also while a control plane runs on it. The same functions for every database.
 
 use std::path::Path;
@@ -8,10 +8,10 @@ use std::path::Path;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Row as _, SqliteConnection};
 
-use super::{BUSY_MAX, audit_entry, signed, sql};
+use super::{BUSY_MAX, Database, audit_entry, signed, sql};
 use crate::store::head::HEAD;
 use crate::store::open::{STORE, applied, classify, inspect};
-use crate::store::{AuditEntry, StoreError};
+use crate::store::{AuditEntry, AuditFilter, StoreError, storable};
 
 /// The audit at one moment.
 #[derive(Debug)]
@@ -62,5 +62,27 @@ impl Snapshot {
     pub(in crate::store) async fn close(self) {
         // Nothing was changed: how it ends does not matter.
         let _gone = self.0.close().await;
+    }
+}
+
+impl Database {
+    /// Rows below a number that a filter lets through, newest first.
+    pub(in crate::store) async fn audit_page(
+        &self,
+        filter: &AuditFilter,
+        count: u32,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        let before = filter.before.and_then(|id| i64::try_from(id).ok());
+        let rows = sqlx::query(sql::AUDIT_PAGE)
+            .bind(before.unwrap_or(i64::MAX))
+            .bind(storable(&filter.who))
+            .bind(storable(&filter.action))
+            .bind(storable(&filter.subject))
+            .bind(&filter.from)
+            .bind(&filter.to)
+            .bind(count)
+            .fetch_all(&self.readers)
+            .await?;
+        rows.iter().map(audit_entry).collect()
     }
 }

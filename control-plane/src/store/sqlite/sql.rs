@@ -51,6 +51,12 @@ statements! {
          COALESCE(generation_after, 0), differences, comment, request_id, operation, \
          id, previous, digest \
          FROM audit WHERE id > ? ORDER BY id LIMIT ?";
+    AUDIT_PAGE = "SELECT at, action, subject, who, origin, generation_before, \
+         COALESCE(generation_after, 0), differences, comment, request_id, operation, \
+         id, previous, digest \
+         FROM audit WHERE id < ?1 AND (?2 = '' OR who = ?2) AND (?3 = '' OR action = ?3) \
+         AND (?4 = '' OR subject = ?4) AND at >= ?5 AND (?6 = '' OR at < ?6) \
+         ORDER BY id DESC LIMIT ?7";
     LAST_CHAINED = "SELECT id, digest FROM audit WHERE digest <> '' ORDER BY id DESC LIMIT 1";
     CHAIN = "UPDATE audit SET previous = ?, digest = ? WHERE id = ?";
     ADD_GENERATION = "INSERT INTO generations \
