@@ -1,7 +1,7 @@
 //! The audit as it is read: through from its beginning, and in pages.
 //!
-//! Separate because the first looks at the database from outside: read-only, without migrating, also
-//! while control planes run on it. The same functions for every database.
+//! Separate because the first looks at the database from outside: read-only, without migrating,
+//! also while control planes run on it. The same functions for every database.
 
 use sqlx::{Connection as _, Executor as _, PgConnection, Row as _};
 
