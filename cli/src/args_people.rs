@@ -55,10 +55,10 @@ pub(crate) enum ScopeArg {
 
 /// A token of a gateway, or of the API.
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("whose").args(["gateway", "name"]).required(true))]
 pub(crate) struct TokenWanted {
     /// Lets in this gateway alone: its name, as its --id says it
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["name", "role", "scope", "expires"],
-          required_unless_present = "name")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["name", "role", "scope", "expires"])]
     pub(crate) gateway: Option<String>,
     /// Opens the API: what it is for
     #[arg(long, value_name = "TEXT")]

@@ -11,7 +11,7 @@ use control_plane::store;
 use crate::error::{Failure, exit};
 use crate::output;
 use crate::roles::database_url;
-use crate::settings::{Flags, Settings, audit_key, of_this_process};
+use crate::settings::{self, Flags, Settings, audit_key, of_this_process};
 
 /// Which store.
 #[derive(Debug, Args)]
@@ -113,7 +113,14 @@ pub(crate) fn restore(args: &FileArgs) -> Result<(), Failure> {
 pub(crate) fn reset_user(name: &str, store: &StoreArgs) -> Result<(), Failure> {
     let key = audit_key(&of_this_process())?;
     let code = wait(control_plane::people::reset(&store.url()?, key, name))?;
-    output::print(&format!("/setup?code={}\n", code.expose()))
+    let (server, _) = settings::client(&of_this_process());
+    let server = server.unwrap_or_else(|| {
+        // The store does not know where people reach it.
+        output::complain("open this on the dashboard's address:");
+        String::new()
+    });
+    let base = server.trim_end_matches('/');
+    output::print(&format!("{base}/setup?code={}\n", code.expose()))
 }
 
 pub(crate) fn wait<T, E>(work: impl Future<Output = Result<T, E>>) -> Result<T, Failure>

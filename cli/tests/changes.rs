@@ -4,6 +4,24 @@ mod support;
 
 use support::*;
 
+/// No write of a tenant says that something is in force that only waits.
+fn writes_of_tenants_wait(tool: &dyn Fn(&[&str], i32) -> String) {
+    let said = tool(&["tenant", "create", "acme", "--limit", "3"], 3);
+    assert_eq!(said, "opened change 4, needs approval by another person\n");
+    tool(&["changes", "approve", "4"], 1);
+    assert!(tool(&["changes", "list"], 0).contains("draft, needs approval"));
+    let said = tool(&["tenant", "key", "create", "beta"], 3);
+    let words = "opens nothing until change 5 is approved by another person and published";
+    assert!(said.contains(words), "{said}");
+    assert_eq!(said.lines().count(), 3, "the key, and what it is: {said}");
+    let said = tool(&["tenant", "key", "create", "beta", "-o", "json"], 3);
+    assert!(said.contains("\"change\": 6"), "{said}");
+    let said = tool(&["tenant", "suspend", "beta"], 3);
+    assert_eq!(said, "opened change 7, needs approval by another person\n");
+    let said = tool(&["tenant", "delete", "beta"], 3);
+    assert_eq!(said, "opened change 8, needs approval by another person\n");
+}
+
 #[test]
 fn a_change_goes_from_a_draft_to_its_effect_and_back_by_command() {
     let (folder, upstream) = (tempfile::tempdir().unwrap(), Upstream::start(true));
@@ -50,7 +68,15 @@ fn a_change_goes_from_a_draft_to_its_effect_and_back_by_command() {
         "--guard",
         "5",
     ];
-    assert_eq!(tool(&publish, 0), "change 1 is published as generation 2\n");
+    let said = tool(&publish, 0);
+    assert!(
+        said.starts_with("change 1 is published as generation 2\nreverts at "),
+        "{said}"
+    );
+    let shown = tool(&["changes", "show", "1"], 0);
+    for words in [" unless kept\n", "guard 5 %: "] {
+        assert!(said.contains(words) && shown.contains(words), "{shown}");
+    }
     eventually("the new limit", || {
         (up.compartment("route/a")["limit"] == 9).then_some(())
     });
@@ -67,6 +93,14 @@ fn a_change_goes_from_a_draft_to_its_effect_and_back_by_command() {
     tool(&["changes", "publish", "1"], 1);
     tool(&["changes", "create", "--set", "route/a"], 2);
 
+    // Who names neither a gateway nor a purpose hears of both.
+    let said = tool(&["token", "create"], 2);
+    assert!(
+        said.contains("--gateway") && said.contains("--name"),
+        "{said}"
+    );
+    tool(&["tenant", "create", "beta", "--limit", "3"], 0);
+
     // With a second person asked for, nothing is stored, and the exit code says so.
     let set = r#"{"approvals": "all"}"#;
     let answer = ask(up.dashboard(), "PATCH", "/api/v1/settings", set);
@@ -76,6 +110,7 @@ fn a_change_goes_from_a_draft_to_its_effect_and_back_by_command() {
     assert_eq!(said, "opened change 2, needs approval by another person\n");
     let said = tool(&["rollback", "2"], 3);
     assert_eq!(said, "opened change 3, needs approval by another person\n");
+    writes_of_tenants_wait(&tool);
     tool(&["changes", "publish", "2"], 1);
     tool_as(&["changes", "approve", "2"], &[], 0);
     tool(&["changes", "publish", "2"], 0);

@@ -9,7 +9,7 @@ use control_plane::document;
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::changes::waits;
+use super::changes::{opened, waits};
 use super::client::{Client, path_of, refusal};
 use super::load_policy;
 use crate::args::Format;
@@ -34,9 +34,8 @@ pub(crate) fn run(args: &ApplyArgs) -> Result<(), Failure> {
         return Err(refusal(&answer));
     }
     let said = client.parsed(&answer)?;
-    if answer.status == StatusCode::ACCEPTED {
-        let opened = said.get("change").and_then(Value::as_u64);
-        return Err(waits(&args.client, &said, opened)?);
+    if let Some(change) = opened(&said) {
+        return Err(waits(args.client.output, &said, Some(change))?);
     }
     report(args, &said)?;
     let generation = said.get("generation").and_then(Value::as_u64);

@@ -9,7 +9,7 @@ use control_plane::document;
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::changes_shown::{gateways, line, shown, texts};
+use super::changes_shown::{gateways, line, shown, terms, texts};
 use super::client::{Client, refusal};
 use super::history::cell;
 use super::load_policy;
@@ -80,9 +80,13 @@ pub(crate) fn run(args: &ChangesArgs) -> Result<(), Failure> {
     let change = client.parsed(&answer)?;
     if answer.status == http::StatusCode::ACCEPTED {
         let opened = change.get("number").and_then(Value::as_u64);
-        return Err(waits(&args.client, &change, opened)?);
+        return Err(waits(args.client.output, &change, opened)?);
     }
-    told(&args.client, &change, format!("{}\n", line(&change)))
+    told(
+        &args.client,
+        &change,
+        format!("{}\n{}", line(&change), terms(&change)),
+    )
 }
 
 fn one(name: &str, value: Value) -> Map<String, Value> {
@@ -104,14 +108,17 @@ fn told(args: &ClientArgs, change: &Value, text: String) -> Result<(), Failure> 
     }
 }
 
+/// The change that was opened instead of storing anything; none when it is done.
+pub(super) fn opened(said: &Value) -> Option<u64> {
+    let is_stored = said.get("stored") != Some(&Value::Bool(false));
+    let change = said.get("change").and_then(Value::as_u64);
+    change.filter(|_| !is_stored)
+}
+
 /// Says that nothing is in force yet, and ends with the code for that.
-pub(super) fn waits(
-    args: &ClientArgs,
-    said: &Value,
-    opened: Option<u64>,
-) -> Result<Failure, Failure> {
+pub(super) fn waits(format: Format, said: &Value, opened: Option<u64>) -> Result<Failure, Failure> {
     let number = opened.map_or_else(|| "?".to_owned(), |number| number.to_string());
-    if args.output == Format::Json {
+    if format == Format::Json {
         output::print_json(said)?;
     }
     output::complain(&format!(
@@ -134,10 +141,15 @@ fn list(client: &Client, args: &ClientArgs, state: Option<&str>) -> Result<(), F
         ("touches", Side::Left),
         ("comment", Side::Left),
     ]);
+    let holds = holds_back(client, &said)?;
     for change in said.as_array().into_iter().flatten() {
+        let state = match holds && may_need_approval(change) {
+            true => format!("{}, needs approval", cell(change, "state")),
+            false => cell(change, "state"),
+        };
         table.row(vec![
             cell(change, "number"),
-            cell(change, "state"),
+            state,
             cell(change, "author"),
             cell(change, "created_at"),
             texts(change, "keys").join(", "),
@@ -145,6 +157,22 @@ fn list(client: &Client, args: &ClientArgs, state: Option<&str>) -> Result<(), F
         ]);
     }
     told(args, &said, table.text())
+}
+
+/// Whether approvals are asked for: what holds for one draft that nobody approved holds for all.
+fn holds_back(client: &Client, said: &Value) -> Result<bool, Failure> {
+    let mut drafts = said.as_array().into_iter().flatten();
+    let Some(one) = drafts.find(|change| may_need_approval(change)) else {
+        return Ok(false);
+    };
+    let path = format!("/changes/{}", cell(one, "number"));
+    let one = client.json(Method::GET, &path)?;
+    Ok(one.get("needs_approval") == Some(&json!(true)))
+}
+
+fn may_need_approval(change: &Value) -> bool {
+    let approvals = change.get("approvals").and_then(Value::as_array);
+    change.get("state") == Some(&json!("draft")) && approvals.is_none_or(Vec::is_empty)
 }
 
 fn propose(client: &Client, args: &ClientArgs, create: &CreateArgs) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 //!
 //! Separate from the calls for length. Every text of others is printed without its control bytes.
 
+use control_plane::scheduled::When;
 use serde_json::{Value, json};
 
 use super::history::cell;
@@ -55,6 +56,7 @@ pub(super) fn shown(change: &Value) -> String {
     if change.get("needs_approval") == Some(&json!(true)) {
         text.push_str("it needs approval by another person\n");
     }
+    text.push_str(&terms(change));
     text.push_str(&differences(change));
     for name in ["dangers", "faults"] {
         for said in texts(change, name) {
@@ -81,6 +83,34 @@ pub(super) fn shown(change: &Value) -> String {
         ));
     }
     text.push_str(&gateways(change));
+    text
+}
+
+/// What takes a published change back by itself.
+pub(super) fn terms(change: &Value) -> String {
+    if field(change, "state") != "published" {
+        return String::new();
+    }
+    let moment = |of: &Value, name: &str| {
+        let unix_ms = of.get(name).and_then(Value::as_i64)?;
+        let when = When {
+            unix_ms,
+            ..When::default()
+        };
+        Some(when.utc())
+    };
+    let mut text = String::new();
+    if let Some(at) = moment(change, "confirm_by_ms") {
+        text.push_str(&format!("reverts at {at} unless kept\n"));
+    }
+    let guard = change.get("guard").unwrap_or(&Value::Null);
+    let share = guard.get("refused_milli").and_then(Value::as_f64);
+    if let (Some(milli), Some(until)) = (share, moment(guard, "until_ms")) {
+        let percent = milli / 10.0;
+        text.push_str(&format!(
+            "guard {percent} %: reverts when more than that is refused before {until}\n"
+        ));
+    }
     text
 }
 
@@ -179,4 +209,22 @@ pub(super) fn gateways(change: &Value) -> String {
         ));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_a_change_back_is_said_while_it_may() {
+        let mut change = json!({"number": 1, "state": "published", "confirm_by_ms": 1_000,
+            "guard": {"refused_milli": 25, "until_ms": 61_000, "unhealthy": []}});
+        assert_eq!(
+            terms(&change),
+            "reverts at 1970-01-01T00:00:01.000Z unless kept\n\
+             guard 2.5 %: reverts when more than that is refused before 1970-01-01T00:01:01.000Z\n"
+        );
+        change["state"] = json!("kept");
+        assert_eq!(terms(&change), "");
+    }
 }

@@ -25,6 +25,11 @@ const TOKEN_FILE_BYTES_MAX: u64 = 4_096;
 /// Faults of a refusal that are printed.
 const FAULTS_SHOWN_MAX: usize = 100;
 
+/// What to do where the control plane asks for a token and none was given.
+const NO_TOKEN: &str = "no token was given, and this control plane asks for one: name a file that \
+    holds it with --token-file, or set BULKHEAD_TOKEN; one is made on the page Settings or with \
+    `bulkhead token create`";
+
 /// One control plane.
 pub(super) struct Client {
     base: String,
@@ -76,7 +81,7 @@ impl Client {
             headers.push((header::CONTENT_TYPE, "application/json".to_owned()));
         }
         let url = format!("{}/api/v1{path}", self.base);
-        ask(Ask {
+        let answer = ask(Ask {
             method,
             url: &url,
             ca: self.ca.as_deref(),
@@ -84,7 +89,11 @@ impl Client {
             body,
             longest: ANSWER_MAX,
         })
-        .map_err(Failure::of_control_plane)
+        .map_err(Failure::of_control_plane)?;
+        match (answer.status, &self.token) {
+            (StatusCode::UNAUTHORIZED, None) => Err(Failure::Answer(NO_TOKEN.to_owned())),
+            _ => Ok(answer),
+        }
     }
 
     /// A call that must succeed, read as JSON.

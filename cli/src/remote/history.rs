@@ -3,11 +3,11 @@
 //! Separate because both are about what was. They must never delete a generation: going back makes
 //! a new one.
 
-use http::{Method, StatusCode};
+use http::Method;
 use serde_json::Value;
 
 use super::apply::finding_line;
-use super::changes::waits;
+use super::changes::{opened, waits};
 use super::client::{Client, refusal};
 use crate::args::Format;
 use crate::args_tools::{ClientArgs, RollbackArgs};
@@ -72,9 +72,8 @@ pub(crate) fn rollback(args: &RollbackArgs) -> Result<(), Failure> {
         return Err(refusal(&answer));
     }
     let said = client.parsed(&answer)?;
-    if answer.status == StatusCode::ACCEPTED {
-        let opened = said.get("change").and_then(Value::as_u64);
-        return Err(waits(&args.client, &said, opened)?);
+    if let Some(change) = opened(&said) {
+        return Err(waits(args.client.output, &said, Some(change))?);
     }
     if args.client.output == Format::Json {
         return output::print_json(&said);

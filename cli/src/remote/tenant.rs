@@ -7,6 +7,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::apply::{encoded, finding_line};
+use super::changes::{opened, waits};
 use super::client::{Client, refusal};
 use super::get::{rows, total};
 use super::history::cell;
@@ -14,7 +15,7 @@ use crate::args::Format;
 use crate::args_tenant::{
     CreateArgs, KeyCommand, ListArgs, NamedArgs, TenantArgs, TenantCommand, UpdateArgs, WhyArgs,
 };
-use crate::error::{Failure, exit};
+use crate::error::Failure;
 use crate::output::{self, Side, Table};
 
 /// Tenants that are asked for at once.
@@ -270,29 +271,18 @@ fn bare(client: &Client, method: Method, path: &str) -> Result<Value, Failure> {
 
 /// What a change came to.
 fn told(said: Value, format: Format) -> Result<(), Failure> {
+    if let Some(change) = opened(&said) {
+        return Err(waits(format, &said, Some(change))?);
+    }
     match format {
-        Format::Json => output::print_json(&said)?,
-        Format::Table => output::print(&outcome(&said))?,
+        Format::Json => output::print_json(&said),
+        Format::Table => output::print(&outcome(&said)),
     }
-    // As every other door says it.
-    match is_waiting(&said) {
-        true => Err(Failure::Said(exit::WAITS)),
-        false => Ok(()),
-    }
-}
-
-/// Nothing is stored: it waits for another person.
-fn is_waiting(said: &Value) -> bool {
-    said.get("stored") == Some(&Value::Bool(false)) && !cell(said, "change").is_empty()
 }
 
 fn outcome(said: &Value) -> String {
     let generation = cell(said, "generation");
-    let change = cell(said, "change");
     let mut text = match said.get("stored") {
-        Some(Value::Bool(false)) if is_waiting(said) => {
-            format!("nothing stored: it waits for another person's approval as change {change}\n")
-        }
         Some(Value::Bool(false)) => {
             format!("nothing stored: the newest generation stays {generation}\n")
         }
@@ -326,25 +316,38 @@ fn key(client: &Client, command: &KeyCommand, format: Format) -> Result<(), Fail
             let body = with_why(fields.collect(), why);
             let path = with_query(&format!("{}/keys", place(id)), why);
             let said = changed(client, Method::POST, &path, &body)?;
-            match (format, said.get("key").and_then(Value::as_str)) {
-                (Format::Json, _) => output::print_json(&said),
-                (Format::Table, None) => output::print(&outcome(&said)),
-                (Format::Table, Some(key)) => {
-                    // Beside the key, for who looks: a script gets the key alone.
-                    output::complain(&format!(
-                        "key {} of generation {}; it is shown this once",
-                        cell(&said, "id"),
-                        cell(&said, "generation")
-                    ));
-                    output::print(&format!("{key}\n"))
-                }
-            }
+            told_key(said, format)
         }
         KeyCommand::Revoke { id, key, why } => {
             let path = format!("{}/keys/{}", place(id), encoded(key));
             let path = with_comment(&path, why);
             told(bare(client, Method::DELETE, &path)?, format)
         }
+    }
+}
+
+/// The key, which nobody can ask for again, and whether it opens anything yet.
+fn told_key(said: Value, format: Format) -> Result<(), Failure> {
+    let (Format::Table, Some(key)) = (format, said.get("key").and_then(Value::as_str)) else {
+        return told(said, format);
+    };
+    let id = cell(&said, "id");
+    let change = opened(&said);
+    // Beside the key, for who looks: a script gets the key alone.
+    output::complain(&match change {
+        Some(change) => format!(
+            "key {id} opens nothing until change {change} is approved by another person and \
+             published; it is shown this once"
+        ),
+        None => format!(
+            "key {id} of generation {}; it is shown this once",
+            cell(&said, "generation")
+        ),
+    });
+    output::print(&format!("{key}\n"))?;
+    match change {
+        Some(_) => Err(waits(format, &said, change)?),
+        None => Ok(()),
     }
 }
 

@@ -47,7 +47,10 @@ impl Changes {
         let (current, mut checked) = self.on_top(change).await?;
         next.body.staged_on = Some(current.about.number);
         let gateway = next.gateway.clone().unwrap_or_default();
-        let why = format!("change {} on {gateway} alone: {comment}", change.number);
+        let mut why = format!("change {} on {gateway} alone", change.number);
+        if !comment.is_empty() {
+            why.push_str(&format!(": {comment}"));
+        }
         let new = new_generation(STAGED, &why, author, &mut checked);
         self.make(next, Role::Staged, new, checked, &current).await
     }
