@@ -48,8 +48,8 @@ pub(super) fn calls() -> Vec<Call> {
 pub(super) async fn list(Of(state): Of<AppState>, request: Request) -> Result<Response, Problem> {
     let names = ["state", "severity", "compartment", "before", "count"];
     let pairs = input::query(&input::parts(request).0, &names)?;
-    let wanted: String = input::parameter(&pairs, "state", "a state")?.unwrap_or_default();
-    let severity: String = input::parameter(&pairs, "severity", "a word")?.unwrap_or_default();
+    let wanted = one_of(&pairs, "state", STATES)?;
+    let severity = one_of(&pairs, "severity", SEVERITIES)?;
     let compartment: String = input::parameter(&pairs, "compartment", "a key")?.unwrap_or_default();
     let before = input::place(&pairs, "before")?;
     let rule = format!("a whole number from 1 to {ALERTS_PAGE_MAX}");
@@ -57,8 +57,6 @@ pub(super) async fn list(Of(state): Of<AppState>, request: Request) -> Result<Re
     if !(1..=ALERTS_PAGE_MAX).contains(&count) {
         return Err(Problem::parameter("count", Some(&count.to_string()), &rule));
     }
-    one_of("state", &wanted, STATES)?;
-    one_of("severity", &severity, SEVERITIES)?;
     let mut found = Vec::new();
     if wanted != "resolved" && before.is_none() {
         found = state.alerts().active();
@@ -87,13 +85,16 @@ pub(super) async fn list(Of(state): Of<AppState>, request: Request) -> Result<Re
     Ok(axum::Json(AlertList { alerts, next }).into_response())
 }
 
-/// Nothing, or one of these.
-fn one_of(name: &str, value: &str, all: &[&str]) -> Result<(), Problem> {
-    if value.is_empty() || all.contains(&value) {
-        return Ok(());
+/// One of these words, or empty where nothing was asked for.
+fn one_of(pairs: &[(String, String)], name: &str, all: &[&str]) -> Result<String, Problem> {
+    let Some(value) = input::parameter::<String>(pairs, name, "text")? else {
+        return Ok(String::new());
+    };
+    if all.contains(&value.as_str()) {
+        return Ok(value);
     }
     let rule = format!("one of {}", all.join(", "));
-    Err(Problem::parameter(name, Some(value), &rule))
+    Err(Problem::parameter(name, Some(&value), &rule))
 }
 
 /// One alert with its arithmetic.

@@ -116,7 +116,7 @@ pub(super) async fn list(
     request: Request,
 ) -> Result<Response, Problem> {
     let pairs = input::query(&input::parts(request).0, &["before", "count", "state"])?;
-    let before = input::parameter(&pairs, "before", "the number of a change")?;
+    let before = input::place(&pairs, "before")?;
     let rule = format!("a whole number from 1 to {PAGE_MAX}");
     let count = input::parameter(&pairs, "count", &rule)?.unwrap_or(PAGE);
     if !(1..=PAGE_MAX).contains(&count) {

@@ -280,7 +280,7 @@ fn names_that_are_none_are_refused_by_field() {
         assert_eq!(refused.status, 422, "{bad}: {}", refused.text());
         assert_eq!(refused.pointers(), [pointer], "{bad}");
     }
-    for path in ["%3Cscript%3E", "..%2Fpolicy", "_unknown", "%00", "a%2Fb"] {
+    for path in ["%3Cscript%3E", "..%2Fpolicy", "_unknown", "a%2Fb"] {
         let path = format!("/tenants/{path}");
         assert_eq!(plane.api("GET", &path, None).status, 404, "{path}");
         let change = plane.api("PATCH", &path, Some(&json!({"limit": 1})));

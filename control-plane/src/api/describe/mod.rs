@@ -160,28 +160,21 @@ fn usual(call: &Call) -> Vec<StatusCode> {
         all.push(StatusCode::NOT_FOUND);
     }
     if call.about.body.is_some() {
-        all.extend([
-            StatusCode::REQUEST_TIMEOUT,
-            StatusCode::PAYLOAD_TOO_LARGE,
-            StatusCode::UNPROCESSABLE_ENTITY,
-        ]);
+        all.extend([StatusCode::REQUEST_TIMEOUT, StatusCode::PAYLOAD_TOO_LARGE]);
     }
     if !call.is_safe() {
         all.extend([
+            StatusCode::CONFLICT,
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            StatusCode::UNPROCESSABLE_ENTITY,
             StatusCode::INSUFFICIENT_STORAGE,
         ]);
     }
     if call.method == Method::POST {
-        all.extend([
-            StatusCode::CONFLICT,
-            StatusCode::REQUEST_TIMEOUT,
-            StatusCode::PAYLOAD_TOO_LARGE,
-            StatusCode::UNPROCESSABLE_ENTITY,
-        ]);
+        all.extend([StatusCode::REQUEST_TIMEOUT, StatusCode::PAYLOAD_TOO_LARGE]);
     }
     if call.about.has_etag && !call.is_safe() {
-        all.extend([StatusCode::CONFLICT, StatusCode::PRECONDITION_FAILED]);
+        all.push(StatusCode::PRECONDITION_FAILED);
     }
     all
 }
