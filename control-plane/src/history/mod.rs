@@ -6,6 +6,7 @@
 //! costs history, counted and shown, and nothing else. It must never be read to decide what runs.
 
 mod busiest;
+mod flushes;
 pub(crate) mod marks;
 mod pending;
 mod row;
@@ -23,6 +24,7 @@ use crate::readings::Reading;
 use crate::store::figures::Figures;
 use crate::store::{Address, StoreError};
 
+pub(crate) use flushes::{Flush, stamp};
 pub use pending::{PENDING_ROWS_MAX, SLOT_ROWS_MAX};
 pub(crate) use pending::{Slot, Slots};
 pub use row::{Reasons, Row, RowError};
@@ -30,6 +32,7 @@ pub use series::{Point, Series};
 pub use status::{HistoryState, Kept, Standing};
 pub use step::{POINTS_MAX, Range, Step};
 
+use flushes::Flushes;
 use pending::Pending;
 use status::Status;
 
@@ -111,6 +114,7 @@ struct Inner {
     place: Address,
     settings: HistorySettings,
     pending: Mutex<Pending>,
+    flushes: Mutex<Flushes>,
     database: Mutex<Option<Figures>>,
     status: Mutex<Status>,
     wake: Notify,
@@ -124,6 +128,7 @@ impl History {
             place: place.into(),
             settings,
             pending: Mutex::default(),
+            flushes: Mutex::default(),
             database: Mutex::new(None),
             status: Mutex::default(),
             wake: Notify::new(),
@@ -195,6 +200,16 @@ impl History {
             .pending
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn flushes<T>(&self, change: impl FnOnce(&mut Flushes) -> T) -> T {
+        change(
+            &mut self
+                .0
+                .flushes
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     fn status<T>(&self, change: impl FnOnce(&mut Status) -> T) -> T {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::History;
+use super::flushes::Flushes;
 use super::step::Step;
 use crate::clock;
 use crate::leader::Leader;
@@ -141,15 +142,24 @@ impl History {
         let Ok(database) = self.database() else {
             return Err(StoreError::Closed);
         };
+        if let Some(doubt) = self.flushes(|flushes| flushes.doubt()) {
+            // Before anything joins those rows: they are there already, or they go again.
+            if database.holds(&doubt).await? {
+                self.pending().written();
+            }
+            self.flushes(Flushes::settle);
+        }
         let slots = self.pending().begin(now_s);
         if slots.is_empty() {
             return Ok(());
         }
         let newest_s = slots.keys().next_back().copied().unwrap_or_default();
         let now_s = now_s.unwrap_or(newest_s);
+        let flush = self.flushes(|flushes| flushes.begin(now_s));
         let too_old = database
-            .add(&slots, kept_from(Step::TenSeconds, now_s))
+            .add(&slots, kept_from(Step::TenSeconds, now_s), &flush)
             .await?;
+        self.flushes(Flushes::settle);
         drop(slots);
         self.pending().written();
         self.status(|status| status.lost(too_old));

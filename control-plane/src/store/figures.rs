@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Address, StoreError};
-use crate::history::{Heard, LimitChange, Range, Row, Slots, Step};
+use crate::history::{Flush, Heard, LimitChange, Range, Row, Slots, Step, stamp};
 
 /// Most changes of one limit in an answer.
 const CHANGES_MAX: i64 = 500;
@@ -160,8 +160,26 @@ impl Figures {
 
     /// Adds rows of ten seconds. What is older than `kept_from_s` is not wanted any more; the
     /// answer is how many rows that were.
-    pub(crate) async fn add(&self, slots: &Slots, kept_from_s: i64) -> Result<u64, StoreError> {
-        either!(self, figures => figures.add(slots, kept_from_s).await)
+    pub(crate) async fn add(
+        &self,
+        slots: &Slots,
+        kept_from_s: i64,
+        flush: &Flush,
+    ) -> Result<u64, StoreError> {
+        match self {
+            // A commit in our own file that fails is rolled back: nothing is in doubt.
+            Self::Sqlite(figures) => figures.add(slots, kept_from_s).await,
+            Self::Postgres(figures) => figures.add(slots, kept_from_s, flush).await,
+        }
+    }
+
+    /// Whether the rows of a flush that was not answered are stored. Asked behind whatever may
+    /// still be storing them.
+    pub(crate) async fn holds(&self, flush: &Flush) -> Result<bool, StoreError> {
+        match self {
+            Self::Sqlite(_) => Ok(false),
+            Self::Postgres(figures) => figures.holds(flush).await,
+        }
     }
 
     /// Makes the next row of a width of the finer ones, when all of those are there: they are
@@ -223,6 +241,11 @@ fn limit(written: Option<i64>) -> Option<compartment::Limit> {
 
 fn written(limit: Option<compartment::Limit>) -> Option<i64> {
     limit.map(|limit| limit.slots().map_or(UNLIMITED, i64::from))
+}
+
+/// Up to when flushes are forgotten: what they held is older than any row that would be added.
+fn flushes_before(now_s: i64) -> String {
+    stamp(now_s.saturating_sub(7 * DAY_S))
 }
 
 /// A number as a database holds it. What a lying gateway counts beyond that stays at the end.

@@ -10,6 +10,8 @@ use super::upkeep::Upkeep;
 use super::*;
 use crate::store::test_postgres;
 
+mod cuts;
+
 /// A Monday at midnight.
 const BEGAN_S: i64 = 1_767_571_200;
 const DAY_S: i64 = 86_400;

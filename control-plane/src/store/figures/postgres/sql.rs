@@ -58,6 +58,8 @@ statements! {
     USE = "UPDATE bulkhead_history.used SET rows = rows + $1, bytes = bytes + $2 WHERE id = 1";
     FORGET_NAMES = "DELETE FROM bulkhead_history.names WHERE kind = $1 AND seen < $2";
     FORGET_CHANGES = "DELETE FROM bulkhead_history.limit_changes WHERE at_ms < $1";
+    FORGET_FLUSHES = "DELETE FROM bulkhead_history.meta \
+         WHERE key LIKE 'flush/%' AND value < $1";
     ADD_CHANGES = "INSERT INTO bulkhead_history.limit_changes \
          (key, at_ms, generation, before, after) \
          SELECT * FROM UNNEST($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], \

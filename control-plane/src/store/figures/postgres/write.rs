@@ -12,10 +12,12 @@ use sqlx::{Executor as _, PgConnection, Row as _};
 use tokio_stream::StreamExt as _;
 
 use super::super::sum::Sum;
-use super::super::{DAY_S, Kind, NAMES_MAX, Names, kept_names_from, signed, written};
+use super::super::{
+    DAY_S, Kind, NAMES_MAX, Names, flushes_before, kept_names_from, signed, written,
+};
 use super::rows::{Place, ROWS_MAX, add_heard, add_rows, ask_names, clear, insert};
 use super::{Figures, sql};
-use crate::history::{LimitChange, Row, Slots, Step};
+use crate::history::{Flush, LimitChange, Row, Slots, Step};
 use crate::store::postgres::pool::bounded;
 use crate::store::{StoreError, storable};
 
@@ -58,6 +60,7 @@ impl Figures {
         &self,
         slots: &Slots,
         kept_from_s: i64,
+        flush: &Flush,
     ) -> Result<u64, StoreError> {
         let wanted = || slots.iter().filter(|(start, _)| **start >= kept_from_s);
         let old = slots.iter().filter(|(start, _)| **start < kept_from_s);
@@ -89,6 +92,7 @@ impl Figures {
                 }
                 add_heard(connection, &heard).await?;
                 add_rows(connection, std::mem::take(&mut rows)).await?;
+                put_note(connection, &flush.writer, &flush.number).await?;
                 // Rows that came late: what was made of these slots is made again.
                 sqlx::query(sql::LOWER_ROLLED)
                     .bind(Step::Minute.slot(first))
@@ -105,6 +109,16 @@ impl Figures {
             names.extend(fresh);
         });
         Ok(u64::try_from(too_old).unwrap_or(u64::MAX))
+    }
+
+    pub(in crate::store::figures) async fn holds(&self, flush: &Flush) -> Result<bool, StoreError> {
+        self.write(async |connection: &mut PgConnection| {
+            let note = sqlx::query(sql::NOTE).bind(&flush.writer);
+            let note = note.fetch_optional(connection).await?;
+            let number = note.map(|row| row.try_get::<String, _>(0)).transpose()?;
+            Ok(number.as_ref() == Some(&flush.number))
+        })
+        .await
     }
 
     /// The numbers of all names in these slots; those that were asked for are told apart.
@@ -285,6 +299,10 @@ impl Figures {
             let changes = kept_names_from(Kind::Compartment, now_s);
             sqlx::query(sql::FORGET_CHANGES)
                 .bind(changes.saturating_mul(1_000))
+                .execute(&mut *connection)
+                .await?;
+            sqlx::query(sql::FORGET_FLUSHES)
+                .bind(flushes_before(now_s))
                 .execute(connection)
                 .await?;
             Ok(())
@@ -320,14 +338,16 @@ impl Figures {
                     .await?;
             }
             for (key, value) in notes {
-                sqlx::query(sql::PUT_NOTE)
-                    .bind(key)
-                    .bind(value)
-                    .execute(&mut *connection)
-                    .await?;
+                put_note(connection, key, value).await?;
             }
             Ok(())
         })
         .await
     }
+}
+
+async fn put_note(connection: &mut PgConnection, key: &str, value: &str) -> Result<(), StoreError> {
+    let note = sqlx::query(sql::PUT_NOTE).bind(key).bind(value);
+    note.execute(connection).await?;
+    Ok(())
 }
