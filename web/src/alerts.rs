@@ -155,8 +155,8 @@ impl AlertsPage {
         let also = match pending {
             0 => String::new(),
             n => format!(
-                " {} that has not lasted.",
-                text::plural(n, "trouble", "troubles")
+                " {} not lasted.",
+                text::plural(n, "trouble has", "troubles have")
             ),
         };
         match count.all() {

@@ -313,7 +313,7 @@ impl ChangePage {
     /// Why the reader may not.
     pub fn why_not_approve(&self) -> &'static str {
         match self.is_own {
-            true => "You wrote it, or a part of it: another person has to approve it.",
+            true => "You wrote it, or a part of it: only another person can approve it.",
             false => "Needs the role approver.",
         }
     }

@@ -13,6 +13,8 @@ pub struct SignIn {
     pub next: String,
     /// Proves that the form comes from this page.
     pub form_token: String,
+    /// The name that was typed last time.
+    pub typed: String,
     /// Whether there are users.
     pub people: bool,
     /// Whether there is a token that opens it.
@@ -45,6 +47,7 @@ impl SignIn {
         let fresh = Self {
             next: "/compartments/route%2Fcheckout".to_owned(),
             form_token: "f1".repeat(32),
+            typed: String::new(),
             people: true,
             token: true,
             error: None,
@@ -52,6 +55,7 @@ impl SignIn {
         };
         let refused = Self {
             next: "/\"><script>alert(1)</script>".to_owned(),
+            typed: "\"><script>alert(1)</script>".to_owned(),
             error: Some("Name or password are wrong.".to_owned()),
             said: None,
             ..fresh.clone()

@@ -39,6 +39,8 @@ pub struct TenantPage {
     pub conflict: Option<u64>,
     /// What became of a form that was sent.
     pub said: Option<String>,
+    /// What was asked for waits for another person.
+    pub is_waiting: bool,
 }
 
 /// An API key; nothing of it opens anything.

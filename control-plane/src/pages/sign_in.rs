@@ -95,26 +95,29 @@ pub(super) async fn show(
         "out" => Some("You are signed out."),
         _ => None,
     };
-    sign_in_page(&state, &coming, &view.next, StatusCode::OK, None, said)
+    sign_in_page(&state, &coming, StatusCode::OK, |page| {
+        page.next = own_page(&view.next).to_owned();
+        page.said = said;
+    })
 }
 
 fn sign_in_page(
     state: &AppState,
     coming: &Coming,
-    next: &str,
     status: StatusCode,
-    error: Option<String>,
-    said: Option<&'static str>,
+    fill: impl FnOnce(&mut SignIn),
 ) -> Response {
     let made = coming.proof().and_then(|(form_token, cookie)| {
-        let page = SignIn {
-            next: own_page(next).to_owned(),
+        let mut page = SignIn {
+            next: String::new(),
             form_token,
+            typed: String::new(),
             people: !state.people.is_empty(),
             token: state.auth.has_admin_token(),
-            error,
-            said,
+            error: None,
+            said: None,
         };
+        fill(&mut page);
         Ok((page.render()?, cookie))
     });
     answer(status, made, coming, "/login")
@@ -161,7 +164,11 @@ pub(super) async fn enter(State(state): State<AppState>, request: Request) -> Re
     } else {
         return PageError::from(error).answer(request_id, Some("/login".to_owned()));
     };
-    let mut answer = sign_in_page(&state, &coming, &next, status, Some(words), None);
+    let mut answer = sign_in_page(&state, &coming, status, |page| {
+        page.next = next;
+        page.typed = sent.username;
+        page.error = Some(words);
+    });
     retry_after(&mut answer, &error);
     answer
 }

@@ -44,6 +44,7 @@ pub(super) async fn show(
     let shown = async {
         let mut page = page(&state, &asked, &id).await?;
         page.said = said(&view.said);
+        page.is_waiting = view.said == "waits";
         let made = state.made_keys.take(&view.made, clock::now());
         page.made = made.filter(|(tenant, _)| *tenant == id).map(|(_, key)| key);
         Ok(match view.fragment.as_str() {
@@ -88,6 +89,7 @@ async fn page(state: &AppState, asked: &Asked, id: &str) -> Result<TenantPage, P
         delete_error: None,
         conflict: None,
         said: None,
+        is_waiting: false,
     })
 }
 
@@ -141,7 +143,9 @@ fn said(word: &str) -> Option<String> {
         "same" => "Nothing differs from what is in force.",
         "suspended" => "It is suspended: every request is answered 403.",
         "resumed" => "It is let in again.",
-        "waits" => "The key opens nothing until another person has approved the change.",
+        "waits" => {
+            "The key opens nothing yet: first another person approves its change (page Changes), then it is published."
+        }
         "revoked" => "The key is revoked; it opens nothing any more.",
         _ => return None,
     };

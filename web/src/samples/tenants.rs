@@ -250,6 +250,7 @@ fn one(frame: Frame, row: TenantRow) -> TenantPage {
         delete_error: None,
         conflict: None,
         said: None,
+        is_waiting: false,
         row,
     }
 }
