@@ -144,7 +144,8 @@ fn said(word: &str) -> Option<String> {
         "suspended" => "It is suspended: every request is answered 403.",
         "resumed" => "It is let in again.",
         "waits" => {
-            "The key opens nothing yet: first another person approves its change (page Changes), then it is published."
+            "The key opens nothing yet: another person approves its change first (page Changes), \
+             then it is published."
         }
         "revoked" => "The key is revoked; it opens nothing any more.",
         _ => return None,
