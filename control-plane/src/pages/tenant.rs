@@ -143,10 +143,7 @@ fn said(word: &str) -> Option<String> {
         "same" => "Nothing differs from what is in force.",
         "suspended" => "It is suspended: every request is answered 403.",
         "resumed" => "It is let in again.",
-        "waits" => {
-            "The key opens nothing yet: another person approves its change first (page Changes), \
-             then it is published."
-        }
+        "waits" => "It opens nothing until its change is approved by another person and published.",
         "revoked" => "The key is revoked; it opens nothing any more.",
         _ => return None,
     };
