@@ -58,7 +58,8 @@ pub(crate) enum ScopeArg {
 #[command(group = clap::ArgGroup::new("whose").args(["gateway", "name"]).required(true))]
 pub(crate) struct TokenWanted {
     /// Lets in this gateway alone: its name, as its --id says it
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["name", "role", "scope", "expires"])]
+    #[arg(long, value_name = "NAME",
+          conflicts_with_all = ["name", "role", "scope", "expires", "person"])]
     pub(crate) gateway: Option<String>,
     /// Opens the API: what it is for
     #[arg(long, value_name = "TEXT")]
@@ -72,6 +73,9 @@ pub(crate) struct TokenWanted {
     /// Days that it lives [default: 90]
     #[arg(long, value_name = "DAYS")]
     pub(crate) expires: Option<u32>,
+    /// Whose it is: a user [default: whoever makes it]
+    #[arg(long, value_name = "USER")]
+    pub(crate) person: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -48,8 +48,10 @@ pub(crate) enum Via {
     AdminToken,
     /// By a token of the API.
     Token {
-        /// Who made it, and stands behind it.
+        /// Whose it is.
         person: String,
+        /// That is a user, and not the process itself.
+        is_user: bool,
     },
     /// By a browser's session, of this id.
     Session {
@@ -83,9 +85,9 @@ impl Caller {
         }
     }
 
-    /// Who stands behind it: a token is the person who made it.
+    /// Who stands behind it: a token is the person whose it is.
     fn person(&self) -> &str {
-        if let Via::Token { person } = &self.via {
+        if let Via::Token { person, .. } = &self.via {
             return person;
         }
         &self.name
@@ -214,7 +216,8 @@ impl Auth {
                     role: token.role(),
                     scopes: token.scopes(),
                     via: Via::Token {
-                        person: token.created_by,
+                        person: token.person().to_owned(),
+                        is_user: token.user().is_some(),
                     },
                 });
             }

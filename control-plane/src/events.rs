@@ -13,7 +13,8 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc};
 use tokio::time::MissedTickBehavior;
 
-use crate::sse;
+use crate::access::VIEWER;
+use crate::sse::{self, Listener};
 use crate::state::AppState;
 
 /// Most streams at once.
@@ -50,11 +51,16 @@ impl Default for Events {
 
 impl Events {
     /// Opens a stream; `None` when there are too many.
-    pub(crate) fn open(&self, state: &AppState) -> Option<mpsc::Receiver<Message>> {
+    pub(crate) fn open(
+        &self,
+        state: &AppState,
+        listener: Listener,
+    ) -> Option<mpsc::Receiver<Message>> {
         let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
         let (to_client, messages) = mpsc::channel(1);
         let stream = Stream {
             state: state.clone(),
+            listener,
             told: self.told.subscribe(),
             to_client,
             _place: place,
@@ -96,6 +102,7 @@ impl Events {
 /// One browser.
 struct Stream {
     state: AppState,
+    listener: Listener,
     told: broadcast::Receiver<Message>,
     to_client: mpsc::Sender<Message>,
     /// Keeps the number of streams bounded: given back with the stream.
@@ -105,7 +112,16 @@ struct Stream {
 impl Stream {
     async fn run(mut self) {
         let (stopping, to_client) = (self.state.stopping.clone(), self.to_client.clone());
-        sse::run(stopping, to_client, self.tell()).await;
+        let (state, listener) = (self.state.clone(), self.listener.clone());
+        // Nothing is lost by a cancelled arm: each ends the stream. Beside the telling, so that one
+        // who does not read holds nothing open.
+        let tell = async {
+            tokio::select! {
+                () = until_shut(&state, &listener) => {}
+                () = self.tell() => {}
+            }
+        };
+        sse::run(stopping, to_client, tell).await;
     }
 
     async fn tell(&mut self) {
@@ -127,6 +143,18 @@ impl Stream {
         let picture = Picture::take(&self.state).await?;
         let text = picture.since(&Picture::default()).into();
         Some(Message { number: 0, text })
+    }
+}
+
+/// Returns when whoever listens may not any more.
+async fn until_shut(state: &AppState, listener: &Listener) {
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        let asking = listener.asking(crate::clock::unix_ms());
+        let admitted = state.auth.admit(asking).await;
+        if !admitted.is_ok_and(|caller| caller.may(VIEWER)) {
+            return;
+        }
     }
 }
 

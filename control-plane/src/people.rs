@@ -21,6 +21,7 @@ use serde_json::{Value as Json, json};
 use tokio_util::sync::CancellationToken;
 use wire::Secret;
 
+use crate::access::Role;
 use crate::limits::Author;
 use crate::store::{AuditRow, PeopleStep, PeopleWrite, PersonRow, Store, StoreError};
 
@@ -72,6 +73,12 @@ pub enum PeopleError {
     /// Not a time to live.
     #[error("a token lives 1 to {EXPIRY_DAYS_MAX} days")]
     Expiry,
+    /// Not whom a token can be of.
+    #[error("a token can be of a user who is there and not disabled; {0:?} is not")]
+    Person(String),
+    /// A token of somebody who may less.
+    #[error("a token has at most the role of whose it is, and that is {}", .0.word())]
+    Beyond(Role),
     /// There already.
     #[error("there is a user of this name already")]
     Taken,
@@ -206,6 +213,14 @@ impl People {
         for _ in 0..WRITES_MAX {
             let book = self.with(|book| book.clone());
             let (act, made) = decide(&book)?;
+            if act.steps.is_empty() {
+                // Nothing is to be written, if nobody wrote meanwhile.
+                if self.store.people_version().await? == book.version {
+                    return Ok(made);
+                }
+                self.fetch().await?;
+                continue;
+            }
             let audit = audit(&act, author);
             let write = PeopleWrite {
                 seen: book.version,
@@ -280,6 +295,14 @@ impl Book {
         }
         self.version = version;
         Ok(())
+    }
+
+    /// The steps that end the tokens behind which this user stands.
+    fn end_tokens(&self, name: &str) -> Vec<PeopleStep> {
+        let own = self.tokens.values();
+        let own = own.filter(|token| token.user() == Some(name));
+        own.map(|token| PeopleStep::Forget(rows::TOKEN, token.id.clone()))
+            .collect()
     }
 
     /// The steps that end the sessions of this user, but for one.

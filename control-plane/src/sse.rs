@@ -6,18 +6,52 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use axum::extract::Request;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue, Method};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
+use crate::auth;
+
 /// A stream ends after this, so that whoever opened it must show again that they may.
 const LIFE_MAX: Duration = Duration::from_secs(900);
 /// How soon a comment is sent when nothing else is, so that nobody between takes us for dead.
 const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// Whoever opened a stream, to be asked about again while it goes on.
+#[derive(Clone)]
+pub(crate) struct Listener {
+    headers: HeaderMap,
+    host: Option<String>,
+    is_plain: bool,
+}
+
+impl Listener {
+    /// Whoever sends this request.
+    pub(crate) fn of(request: &Request) -> Self {
+        let host = auth::host_of(request);
+        Self {
+            is_plain: auth::is_plain(request.extensions(), host.unwrap_or("")),
+            host: host.map(str::to_owned),
+            headers: request.headers().clone(),
+        }
+    }
+
+    /// The same question once more.
+    pub(crate) fn asking(&self, now_ms: i64) -> auth::Asking<'_> {
+        auth::Asking {
+            method: &Method::GET,
+            headers: &self.headers,
+            host: self.host.as_deref(),
+            is_plain: self.is_plain,
+            now_ms,
+        }
+    }
+}
 
 /// The answer that gives one event for each message.
 pub(crate) fn answer<T: Send + 'static>(

@@ -78,6 +78,10 @@ pub struct OverrideRow {
     pub approved_by: Option<String>,
     /// Who ended it before its time.
     pub cancelled_by: Option<String>,
+    /// Who asks to end it before its time, which waits for a second person.
+    pub end_asked_by: Option<String>,
+    /// Who agreed to that.
+    pub end_approved_by: Option<String>,
     /// Why.
     pub comment: String,
     /// What a zone's clock does, or why it is not as it was meant.
@@ -118,7 +122,8 @@ impl OverrideRow {
 
     /// A second person has to agree.
     pub fn is_proposed(&self) -> bool {
-        self.state == "proposed" && self.cancelled_by.is_none()
+        let is_asked = self.state == "proposed" || self.end_asked_by.is_some();
+        is_asked && self.is_open() && self.cancelled_by.is_none()
     }
 
     /// Its state in words.
@@ -126,6 +131,7 @@ impl OverrideRow {
         match (self.state, &self.cancelled_by) {
             ("proposed" | "waiting" | "running", Some(_)) => "ending",
             ("proposed", None) => "needs approval",
+            ("waiting" | "running", None) if self.end_asked_by.is_some() => "end needs approval",
             ("left", _) => "left as others set it",
             (state, _) => state,
         }
@@ -179,7 +185,8 @@ impl OverridesPage {
 
     /// Those that a second person has to agree to.
     pub fn proposed(&self) -> Vec<&OverrideRow> {
-        self.ahead.iter().filter(|row| row.is_proposed()).collect()
+        let all = self.running.iter().chain(&self.ahead);
+        all.filter(|row| row.is_proposed()).collect()
     }
 
     /// The lists with their titles and what an empty one means.

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &OverrideArgs) -> Result<(), Failure> {
     }
     let one = client.parsed(&answer)?;
     told(&args.client, &one, line(&one))?;
-    match one.get("state") == Some(&json!("proposed")) {
+    match matches!(state(&one).as_str(), "proposed" | "end proposed") {
         true => Err(Failure::Said(exit::WAITS)),
         false => Ok(()),
     }
@@ -120,9 +120,14 @@ fn list(client: &Client, args: &ClientArgs, open: bool) -> Result<(), Failure> {
 fn state(one: &Value) -> String {
     let state = cell(one, "state");
     let is_ending = one.get("cancelled_by").is_some_and(Value::is_string);
-    match is_ending && matches!(state.as_str(), "proposed" | "waiting" | "running") {
-        true => "ending".to_owned(),
-        false => state,
+    let is_asked = one.get("end_asked_by").is_some_and(Value::is_string);
+    if !matches!(state.as_str(), "proposed" | "waiting" | "running") {
+        return state;
+    }
+    match (is_ending, is_asked) {
+        (true, _) => "ending".to_owned(),
+        (false, true) => "end proposed".to_owned(),
+        (false, false) => state,
     }
 }
 
@@ -144,6 +149,7 @@ fn line(one: &Value) -> String {
         "waiting" => "waits".to_owned(),
         "running" => "runs".to_owned(),
         "ending" => "is being lifted".to_owned(),
+        "end proposed" => "runs; its end needs approval by another person".to_owned(),
         other => format!("is {}", printable(other)),
     };
     let (id, key, field, value) = (of("id"), of("key"), of("field"), of("value"));
@@ -161,6 +167,11 @@ fn shown(one: &Value) -> String {
         ("why", of("comment")),
         ("approved by", of("approved_by")),
         ("cancelled by", of("cancelled_by")),
+        (
+            "its end waits for another person, asked for by",
+            of("end_asked_by"),
+        ),
+        ("its end approved by", of("end_approved_by")),
         ("puts back", printable(&before(one))),
         ("set by generation", of("set_generation")),
         ("lifted by generation", of("lifted_generation")),
@@ -205,6 +216,9 @@ mod tests {
         one["cancelled_by"] = json!("ann\u{202e}");
         assert!(line(&one).starts_with("override 7 is being lifted"));
         assert!(shown(&one).contains("cancelled by: ann\\u{202e}"));
+        one["cancelled_by"] = json!(null);
+        one["end_asked_by"] = json!("bob");
+        assert!(line(&one).starts_with("override 7 runs; its end needs approval"));
         one["state"] = json!("left");
         assert!(line(&one).starts_with("override 7 is left"));
     }

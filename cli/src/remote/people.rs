@@ -35,6 +35,9 @@ pub(crate) fn create_token(wanted: &TokenWanted, args: &ClientArgs) -> Result<()
             if let (Some(days), Some(fields)) = (wanted.expires, body.as_object_mut()) {
                 fields.insert("expires_days".to_owned(), days.into());
             }
+            if let (Some(person), Some(fields)) = (&wanted.person, body.as_object_mut()) {
+                fields.insert("person".to_owned(), person.as_str().into());
+            }
             body
         }
     };

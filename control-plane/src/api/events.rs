@@ -15,7 +15,7 @@ use super::call::Call;
 use super::input;
 use crate::access::VIEWER;
 use crate::events::{EventFigures, Message, STREAMS_MAX};
-use crate::sse;
+use crate::sse::{self, Listener};
 use crate::state::AppState;
 
 /// When a browser tries again after the stream has ended.
@@ -29,8 +29,9 @@ pub(super) fn calls() -> Vec<Call> {
             .details(
                 "Server-sent events named `figures`, at most one a second: first every \
                  compartment (`whole` is true), then those that changed. A comment every ten \
-                 seconds when nothing does. The stream ends after 15 minutes; whoever opens it \
-                 again starts with the whole.",
+                 seconds when nothing does. The stream ends after 15 minutes, and within two \
+                 seconds when whoever listens may not any more; whoever opens it again starts \
+                 with the whole.",
             )
             .tells::<String>(
                 "text/event-stream",
@@ -45,8 +46,9 @@ pub(super) async fn stream(
     State(state): State<AppState>,
     request: Request,
 ) -> Result<Response, Problem> {
+    let listener = Listener::of(&request);
     input::query(&input::parts(request).0, &[])?;
-    let Some(messages) = state.events.open(&state) else {
+    let Some(messages) = state.events.open(&state, listener) else {
         let detail = format!("{STREAMS_MAX} streams of events are open, which is the most");
         return Err(Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,

@@ -36,7 +36,9 @@ pub(super) fn calls() -> Vec<Call> {
             .details(
                 "It is tried on the newest policy now, set at its start and lifted at its end. \
                  Two of one field never overlap. At its end a field that somebody else set \
-                 meanwhile is left as it is.",
+                 meanwhile is left as it is. Where the setting `approvals` asks for a second \
+                 person it waits for one. One that was planned before the setting was switched on \
+                 was rightly made: it begins and ends as planned.",
             )
             .takes::<NewOverride>(
                 r#"{"key": "tenant/acme", "value": 80, "end": "2026-12-04T18:00[Europe/Berlin]",
@@ -60,7 +62,10 @@ pub(super) fn calls() -> Vec<Call> {
                 "It is over, or would overlap another one",
             ),
         Call::post("/overrides/{id}/approve", APPROVER, approve)
-            .says("approveOverride", "Approve another person's override")
+            .says(
+                "approveOverride",
+                "Approve another person's override, or that it ends before its time",
+            )
             .answers::<Shown>("As it is now")
             .may(
                 StatusCode::CONFLICT,
@@ -71,7 +76,12 @@ pub(super) fn calls() -> Vec<Call> {
                 "cancelOverride",
                 "End an override; one that runs is lifted within a second",
             )
+            .details(
+                "Where the setting `approvals` asks for a second person, the end of one that runs \
+                 waits until somebody else calls `approve`; one that is ahead is withdrawn at once.",
+            )
             .answers::<Shown>("As it is now")
+            .accepts::<Shown>("Its end waits for a second person")
             .may(StatusCode::CONFLICT, "It is over"),
     ]
 }
@@ -162,6 +172,12 @@ pub(super) struct Shown {
     /// Who ended it before its time.
     #[serde(skip_serializing_if = "Option::is_none")]
     cancelled_by: Option<String>,
+    /// Who asks to end it before its time, while that waits for a second person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end_asked_by: Option<String>,
+    /// Who agreed to end it before its time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end_approved_by: Option<String>,
     /// The generation that set it.
     #[serde(skip_serializing_if = "Option::is_none")]
     set_generation: Option<u64>,
@@ -192,6 +208,8 @@ impl From<Numbered> for Shown {
             at: one.at,
             comment: one.comment,
             cancelled_by: one.cancelled_by,
+            end_asked_by: one.end_asked_by,
+            end_approved_by: one.end_approved_by,
             set_generation: one.set_generation,
             lifted_generation: one.lifted_generation,
         }
@@ -283,7 +301,11 @@ pub(super) async fn cancel(
     let author = auth::author(&head.extensions);
     input::empty(Request::from_parts(head, body)).await?;
     let changed = state.overrides.cancel(&id, &author).await?;
-    Ok(axum::Json(Shown::from(changed)).into_response())
+    let status = match changed.one.end_asked_by {
+        Some(_) => StatusCode::ACCEPTED,
+        None => StatusCode::OK,
+    };
+    Ok((status, axum::Json(Shown::from(changed))).into_response())
 }
 
 impl From<OverrideError> for Problem {

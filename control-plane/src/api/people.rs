@@ -44,12 +44,15 @@ pub(super) fn calls() -> Vec<Call> {
             .shows_once("setup")
             .may(StatusCode::CONFLICT, "There is one of this name"),
         Call::patch("/users/{id}", ADMIN, change_user)
-            .says("changeUser", "Changes a user; sessions of before end")
+            .says(
+                "changeUser",
+                "Changes a user; where something changes, sessions of before end",
+            )
             .takes::<ChangedUser>(r#"{"role": "viewer"}"#)
             .answers::<UserShown>("Changed")
             .may(StatusCode::CONFLICT, LAST_ADMIN),
         Call::delete("/users/{id}", ADMIN, delete_user)
-            .says("deleteUser", "Removes a user and all sessions")
+            .says("deleteUser", "Removes a user, with all sessions and tokens")
             .says_only(StatusCode::NO_CONTENT, "Removed")
             .may(StatusCode::CONFLICT, LAST_ADMIN),
         Call::get("/sessions", VIEWER, sessions)
@@ -176,11 +179,13 @@ pub(super) async fn create_token(
     request: Request,
 ) -> Result<Response, Problem> {
     let author = auth::author(request.extensions());
+    let maker = maker(request.extensions());
     let sent: NewToken = body(request).await?;
     if let Some(gateway) = &sent.gateway {
         let is_alone = sent.name.is_none()
             && sent.role.is_none()
             && sent.scopes.is_none()
+            && sent.person.is_none()
             && sent.expires_days.is_none();
         if !is_alone {
             let rule = "must be the name of one gateway, and is the only key then";
@@ -190,7 +195,7 @@ pub(super) async fn create_token(
         let answer = axum::Json(gateway_shown(made.row, Some(&made.token)));
         return Ok((StatusCode::CREATED, answer).into_response());
     }
-    let wanted = wanted(sent)?;
+    let wanted = wanted(sent, maker)?;
     let made = state
         .people
         .create_token(&wanted, &author, clock::unix_ms());
@@ -199,7 +204,24 @@ pub(super) async fn create_token(
     Ok((StatusCode::CREATED, answer).into_response())
 }
 
-fn wanted(sent: NewToken) -> Result<Wanted, Problem> {
+/// The user who makes a token; `None`: the process itself, or nobody.
+pub(crate) fn maker(extensions: &http::Extensions) -> Option<String> {
+    match &extensions.get::<Caller>()?.via {
+        Via::Token {
+            person,
+            is_user: true,
+        } => Some(person.clone()),
+        Via::Session {
+            owner: Owner::User(name),
+            ..
+        } => Some(name.clone()),
+        Via::Nothing | Via::NoLogin | Via::AdminToken | Via::Token { .. } | Via::Session { .. } => {
+            None
+        }
+    }
+}
+
+fn wanted(sent: NewToken, maker: Option<String>) -> Result<Wanted, Problem> {
     let rule = "a token of the API needs a name that says what it is for";
     Ok(Wanted {
         name: sent.name.ok_or_else(|| Problem::invalid("/name", rule))?,
@@ -208,6 +230,8 @@ fn wanted(sent: NewToken) -> Result<Wanted, Problem> {
             emergency: sent.scopes.is_some_and(|scopes| !scopes.is_empty()),
         },
         days: sent.expires_days.unwrap_or(EXPIRY_DAYS_DEFAULT),
+        person: sent.person,
+        maker,
     })
 }
 
@@ -294,6 +318,8 @@ impl From<PeopleError> for Problem {
             PeopleError::Store(error) => error.into(),
             PeopleError::Name | PeopleError::TokenName => Self::invalid("/name", &words),
             PeopleError::Expiry => Self::invalid("/expires_days", &words),
+            PeopleError::Person(_) => Self::invalid("/person", &words),
+            PeopleError::Beyond(_) => Self::invalid("/role", &words),
             PeopleError::Unknown(_) => Self::not_found(words),
             PeopleError::Taken => Self::new(status, "taken", words),
             PeopleError::LastAdmin => Self::new(status, "last-admin", words),

@@ -93,6 +93,10 @@ pub(super) struct NewToken {
     /// 90 unless given.
     #[schema(minimum = 1, maximum = 3650)]
     pub(super) expires_days: Option<u32>,
+    /// Whose a token of the API is to be: a user, who counts as its person where a second one is
+    /// asked for. Without it, whoever makes it.
+    #[schema(min_length = 1, max_length = 64)]
+    pub(super) person: Option<String>,
 }
 
 /// A user, without what is secret.
@@ -138,6 +142,10 @@ pub(super) struct TokenShown {
     /// What it may beyond that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) scopes: Option<Vec<ScopeWord>>,
+    /// Whose a token of the API is. A user's may at most what the user may now, and opens nothing
+    /// while that one is disabled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) person: Option<String>,
     /// When it was made, in UTC.
     pub(super) created_at: String,
     /// By whom.
@@ -198,6 +206,7 @@ pub(super) fn token_shown(token: ApiToken, secret: Option<&wire::Secret>) -> Tok
         expires_at: Some(utc(token.ends_ms)),
         last_used_at: (token.used_ms > 0).then(|| utc(token.used_ms)),
         token: secret.map(|secret| secret.expose().to_owned()),
+        person: Some(token.person().to_owned()),
         id: token.id,
         name: Some(token.name),
         created_at: token.created_at,

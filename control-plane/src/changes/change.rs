@@ -95,6 +95,13 @@ impl Change {
         })
     }
 
+    /// True while its deadline or its guard may still take it back. What was published with neither
+    /// is as good as kept, whatever it is called.
+    pub(crate) fn may_go(&self, now_ms: i64) -> bool {
+        let is_watched = self.due_ms.is_some_and(|due_ms| now_ms < due_ms);
+        self.state == State::Published && is_watched
+    }
+
     /// An error when it is not what the caller saw.
     pub(crate) fn is_as(&self, seen: Option<u64>) -> Result<(), ChangeError> {
         match seen {

@@ -6,15 +6,16 @@
 use std::sync::Arc;
 
 use super::change::Change;
-use super::state::{State, Step};
+use super::state::Step;
 use super::{ChangeError, Changes, Draft, Prefer, clash, merge_off, open};
 use crate::limits::{self, Author, CONTENDED_MAX, Checked, Edit, LimitsError, new_generation};
 use crate::rollout::Published;
 use crate::store::{Role, StoreError};
 
 impl Changes {
-    /// Takes it back. One that was kept long ago is a change like any other: where the setting asks
-    /// for a second person, it is opened as one, and that one is the answer.
+    /// Takes it back. Where the setting asks for a second person it is opened as a change, and that
+    /// one is the answer, except while its own deadline or guard may still take it back: that it
+    /// may go was agreed to with it.
     pub(crate) async fn revert(
         &self,
         number: u64,
@@ -40,7 +41,8 @@ impl Changes {
                 }
                 continue;
             }
-            if change.state == State::Kept && self.limits.asks_second(author).await? {
+            let may_go = change.may_go(crate::clock::unix_ms());
+            if !may_go && self.limits.asks_second(author).await? {
                 let source = "revert";
                 let comment = why.as_str();
                 let draft = Draft { source, comment };

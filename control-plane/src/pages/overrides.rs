@@ -138,6 +138,8 @@ fn row(Numbered { id, one }: Numbered) -> OverrideRow {
         by: one.by,
         approved_by: one.approved_by,
         cancelled_by: one.cancelled_by,
+        end_asked_by: one.end_asked_by,
+        end_approved_by: one.end_approved_by,
         comment: one.comment,
         set_by: one.set_generation,
         lifted_by: one.lifted_generation,

@@ -153,6 +153,8 @@ impl From<PeopleError> for PageError {
             | PeopleError::TokenName
             | PeopleError::Password
             | PeopleError::Expiry
+            | PeopleError::Person(_)
+            | PeopleError::Beyond(_)
             | PeopleError::Taken
             | PeopleError::Unknown(_)
             | PeopleError::LastAdmin
@@ -173,6 +175,8 @@ pub(crate) fn people_status(error: &PeopleError) -> StatusCode {
         | PeopleError::TokenName
         | PeopleError::Password
         | PeopleError::Expiry
+        | PeopleError::Person(_)
+        | PeopleError::Beyond(_)
         | PeopleError::Full => StatusCode::UNPROCESSABLE_ENTITY,
         PeopleError::Taken | PeopleError::LastAdmin | PeopleError::Contended => {
             StatusCode::CONFLICT

@@ -260,6 +260,7 @@ struct NewToken {
 
 pub(super) async fn make_token(State(state): State<AppState>, request: Request) -> Response {
     let (asked, author) = (Asked::of(&request), auth::author(request.extensions()));
+    let maker = crate::api::people::maker(request.extensions());
     let act = async {
         let sent = form::<NewToken>(request).await?;
         let wanted = Wanted {
@@ -268,6 +269,8 @@ pub(super) async fn make_token(State(state): State<AppState>, request: Request) 
                 emergency: sent.emergency == "yes",
             },
             days: sent.days,
+            person: None,
+            maker,
             name: sent.name,
         };
         let made = state

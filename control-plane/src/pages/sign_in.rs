@@ -208,7 +208,18 @@ pub(super) async fn invited(
 ) -> Response {
     let Query(link) = link.unwrap_or_default();
     let coming = Coming::of(&request);
+    if is_embedded(request.headers()) {
+        return PageError::from(PeopleError::Code).answer(&coming.request_id, None);
+    }
     set_up_page(&state, &coming, &link.code, String::new(), None)
+}
+
+/// True when another site's page asks by itself, as for an image. A link that somebody followed,
+/// out of their mail perhaps, is another site's too, and is what the code is sent for.
+fn is_embedded(headers: &HeaderMap) -> bool {
+    let is = |name: &str, word: &str| headers.get(name).is_some_and(|value| value == word);
+    let is_link = is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document");
+    is("sec-fetch-site", "cross-site") && !is_link
 }
 
 fn set_up_page(
@@ -218,13 +229,11 @@ fn set_up_page(
     typed: String,
     error: Option<String>,
 ) -> Response {
-    let invited = match known(state, coming, code) {
-        Ok(invited) => invited,
-        Err(error) => {
-            let mut answer = PageError::from(error).answer(&coming.request_id, None);
-            retry_after(&mut answer, &PeopleError::TooMany(1));
-            return answer;
-        }
+    let invited = match state.people.invited(code, coming.now_ms) {
+        Some(people::Invited::First) => None,
+        Some(people::Invited::User(name)) => Some(name),
+        // Looking costs nobody a try: any page can make a browser look, and a code is no password.
+        None => return PageError::from(PeopleError::Code).answer(&coming.request_id, None),
     };
     let status = match error {
         Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -244,18 +253,19 @@ fn set_up_page(
     answer(status, made, coming, "/login")
 }
 
-/// Whom a code is for. Wrong ones are counted by where they come from.
-fn known(state: &AppState, coming: &Coming, code: &str) -> Result<Option<String>, PeopleError> {
-    use people::Invited;
-    match state.people.invited(code, coming.now_ms) {
-        Some(Invited::First) => Ok(None),
-        Some(Invited::User(name)) => Ok(Some(name)),
-        None => {
-            let now = clock::now();
-            state.people.tries.wrong(coming.source.as_ref(), now);
-            Err(PeopleError::Code)
-        }
+/// A form of ours with a wrong code: counted by where it comes from. The right one never waits.
+fn wrong_code(state: &AppState, coming: &Coming) -> Response {
+    let (now, source) = (clock::now(), coming.source.as_ref());
+    let wait = state.people.tries.wait(source, now);
+    if wait.is_zero() {
+        state.people.tries.wrong(source, now);
+        return PageError::from(PeopleError::Code).answer(&coming.request_id, None);
     }
+    let wait_s = wait.as_secs().max(1);
+    let error = PageError::from(PeopleError::TooMany(wait_s));
+    let mut answer = error.answer(&coming.request_id, None);
+    retry_after(&mut answer, &PeopleError::TooMany(wait_s));
+    answer
 }
 
 pub(super) async fn set_up(
@@ -281,6 +291,7 @@ pub(super) async fn set_up(
             let words = Some(format!("Nothing was stored: {error}."));
             set_up_page(&state, &coming, &link.code, typed, words)
         }
+        Err(PeopleError::Code) => wrong_code(&state, &coming),
         Err(error) => PageError::from(error).answer(&coming.request_id, None),
     }
 }

@@ -65,9 +65,22 @@ pub(crate) struct ApiToken {
     pub(super) digest: String,
     pub(crate) created_at: String,
     pub(crate) created_by: String,
+    /// Whose it is.
+    #[serde(default)]
+    behind: Option<Behind>,
     pub(crate) ends_ms: i64,
     #[serde(skip)]
     pub(crate) used_ms: i64,
+}
+
+/// Whose a token is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Behind {
+    /// The process's own: made with the admin token or without a login.
+    Process,
+    /// A user's: it may at most what this one may now.
+    User(String),
 }
 
 /// A browser that signed in.
@@ -152,6 +165,7 @@ impl ApiToken {
         digest: String,
         at: String,
         by: &str,
+        behind: Behind,
         ends_ms: i64,
     ) -> Self {
         Self {
@@ -162,6 +176,7 @@ impl ApiToken {
             digest,
             created_at: at,
             created_by: by.to_owned(),
+            behind: Some(behind),
             ends_ms,
             used_ms: 0,
         }
@@ -169,6 +184,26 @@ impl ApiToken {
 
     pub(crate) fn role(&self) -> Role {
         Role::of(&self.role).unwrap_or(Role::Viewer)
+    }
+
+    pub(super) fn cap_role(&mut self, most: Role) {
+        self.role = self.role().min(most).word().to_owned();
+    }
+
+    /// The user whose it is; `None`: the process's own.
+    pub(crate) fn user(&self) -> Option<&str> {
+        match &self.behind {
+            Some(Behind::Process) => None,
+            Some(Behind::User(name)) => Some(name),
+            // A row of before this was kept.
+            None if matches!(self.created_by.as_str(), "admin token" | "operator") => None,
+            None => Some(&self.created_by),
+        }
+    }
+
+    /// Who stands behind it, as second persons are told apart.
+    pub(crate) fn person(&self) -> &str {
+        self.user().unwrap_or(&self.created_by)
     }
 
     pub(crate) const fn scopes(&self) -> Scopes {

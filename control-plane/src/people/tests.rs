@@ -118,6 +118,8 @@ async fn a_code_ends_and_a_token_ends() {
         "there is somebody"
     );
     let wanted = Wanted {
+        person: None,
+        maker: Some("ann".to_owned()),
         name: "deploy".to_owned(),
         role: Role::Operator,
         scopes: Scopes { emergency: true },

@@ -8,8 +8,8 @@ use serde_json::json;
 use subtle::ConstantTimeEq as _;
 use wire::Secret;
 
-use super::rows::{self, API_TOKENS_MAX, ApiToken, TOKEN, token_name};
-use super::{Act, People, PeopleError, USED_STEP_MS};
+use super::rows::{self, API_TOKENS_MAX, ApiToken, Behind, NAME_BYTES_MAX, TOKEN, token_name};
+use super::{Act, Book, People, PeopleError, USED_STEP_MS};
 use crate::access::Role;
 use crate::auth::Scopes;
 use crate::clock;
@@ -30,6 +30,18 @@ pub(crate) struct Wanted {
     pub(crate) role: Role,
     pub(crate) scopes: Scopes,
     pub(crate) days: u32,
+    /// Whose it is to be; without it, the maker's.
+    pub(crate) person: Option<String>,
+    /// The user who makes it; `None`: the process itself, by its admin token or without a login.
+    pub(crate) maker: Option<String>,
+}
+
+impl Book {
+    /// What this user may now; `None`: there is none, or it is disabled.
+    fn role_of(&self, name: &str) -> Option<Role> {
+        let user = self.users.get(name).filter(|user| !user.disabled)?;
+        Some(user.role())
+    }
 }
 
 impl People {
@@ -55,6 +67,12 @@ impl People {
             "" => &author.name,
             person => person,
         };
+        let typed = wanted.person.as_ref().map(|typed| {
+            let person = || PeopleError::Person(wire::stream::bounded_text(typed, NAME_BYTES_MAX));
+            rows::user_name(typed).map_err(|_| person())
+        });
+        let user = typed.transpose()?.or_else(|| wanted.maker.clone());
+        let behind = user.map_or(Behind::Process, Behind::User);
         let token = ApiToken::new(
             id,
             &name,
@@ -63,11 +81,19 @@ impl People {
             rows::digest(secret.expose()),
             clock::utc(),
             by,
+            behind,
             ends_ms,
         );
         let done = self.write(author, |book| {
             if book.tokens.len() >= API_TOKENS_MAX {
                 return Err(PeopleError::Full);
+            }
+            if let Some(name) = token.user() {
+                let most = book.role_of(name);
+                let most = most.ok_or_else(|| PeopleError::Person(name.to_owned()))?;
+                if token.role() > most {
+                    return Err(PeopleError::Beyond(most));
+                }
             }
             let act = Act {
                 steps: vec![token.put()?],
@@ -98,7 +124,8 @@ impl People {
         done.await
     }
 
-    /// The token that was offered, while it lives. Known and unknown ones cost the same.
+    /// The token that was offered, while it lives and whoever it is of may sign in, with no more
+    /// than that one may now. Known and unknown ones cost the same.
     pub(crate) fn token(&self, offered: &str, now_ms: i64) -> Option<ApiToken> {
         let digest = rows::digest(offered);
         let id = offered.strip_prefix(PREFIX).unwrap_or("");
@@ -108,7 +135,12 @@ impl People {
         let nothing = "0".repeat(digest.len());
         let kept = if kept.is_empty() { &nothing } else { kept };
         let is_same = bool::from(kept.as_bytes().ct_eq(digest.as_bytes()));
-        own.filter(|own| is_same && now_ms < own.ends_ms)
+        let mut own = own.filter(|own| is_same && now_ms < own.ends_ms)?;
+        if let Some(name) = own.user() {
+            let most = self.with(|book| book.role_of(name))?;
+            own.cap_role(most);
+        }
+        Some(own)
     }
 
     /// It was used just now.
@@ -131,6 +163,7 @@ fn shown(token: &ApiToken) -> serde_json::Value {
     json!({
         "name": token.name,
         "role": token.role().word(),
+        "person": token.person(),
         "emergency": token.scopes().emergency,
         "ends_ms": token.ends_ms,
     })

@@ -214,8 +214,12 @@ impl People {
             if !from_host {
                 keeps_an_admin(book, name, Some(&user))?;
             }
-            let mut steps = vec![user.put()?];
-            steps.extend(book.end_sessions(name, None));
+            let mut steps = Vec::new();
+            // What changes nothing ends nothing.
+            if user != *old {
+                steps.push(user.put()?);
+                steps.extend(book.end_sessions(name, None));
+            }
             let (before, after) = (shown(old), shown(&user));
             let act = about("user-change", name, steps, Some(before), Some(after));
             Ok((act, user))
@@ -223,13 +227,15 @@ impl People {
         Ok((user.await?, code.map(|(secret, _)| secret)))
     }
 
-    /// Removes a user and all sessions.
+    /// Removes a user, all sessions, and the tokens that are this user's.
     pub(crate) async fn delete_user(&self, name: &str, author: &Author) -> Result<(), PeopleError> {
         let done = self.write(author, |book| {
             let old = book.users.get(name).ok_or(PeopleError::Unknown("user"))?;
             keeps_an_admin(book, name, None)?;
             let mut steps = vec![PeopleStep::Forget(USER, name.to_owned())];
             steps.extend(book.end_sessions(name, None));
+            // Somebody else of this name later must not find them at work.
+            steps.extend(book.end_tokens(name));
             let act = about("user-delete", name, steps, Some(shown(old)), None);
             Ok((act, ()))
         });

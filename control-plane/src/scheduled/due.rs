@@ -112,6 +112,7 @@ impl Overrides {
             },
             Step::Over(state) => {
                 one.state = state;
+                one.end_asked_by = None;
                 if state == State::Left && one.note.is_none() {
                     one.note = Some("somebody else set the field meanwhile: left as it is".into());
                 }

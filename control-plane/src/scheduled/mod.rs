@@ -185,12 +185,23 @@ impl Overrides {
         Ok(Numbered { id, one })
     }
 
-    /// Ends one now: one that runs is lifted at once.
+    /// Ends one now: one that runs is lifted at once. Where the setting asks for a second person
+    /// the end of one that runs waits for that one; what is ahead is only withdrawn.
     pub async fn cancel(&self, id: &str, author: &Author) -> Result<Numbered, OverrideError> {
+        let asks = self.limits.asks_second(author).await?;
         self.change(id, "override-cancel", author, |one| {
-            one.cancelled_by = Some(author.name.clone());
             let is_ahead = matches!(one.state, State::Proposed | State::Waiting);
-            if is_ahead && one.before == Before::Unknown {
+            let is_ahead = is_ahead && one.before == Before::Unknown;
+            if asks && !is_ahead {
+                if one.end_asked_by.is_none() {
+                    one.end_asked_by = Some(author.name.clone());
+                    one.end_asked_person.clone_from(&author.person);
+                }
+                return Ok(());
+            }
+            one.end_asked_by = None;
+            one.cancelled_by = Some(author.name.clone());
+            if is_ahead {
                 one.state = State::Cancelled;
             }
             Ok(())
@@ -198,10 +209,19 @@ impl Overrides {
         .await
     }
 
-    /// Lets one that waits for a second person go on; whoever made it is not one.
+    /// Lets one that waits for a second person go on, or its end come; whoever asked for it is not
+    /// one.
     pub async fn approve(&self, id: &str, author: &Author) -> Result<Numbered, OverrideError> {
         let number = self.get(id).await?.id;
         self.change(id, "override-approve", author, |one| {
+            if let Some(asked_by) = one.end_asked_by.take() {
+                if author.person == one.end_asked_person {
+                    return Err(OverrideError::OwnApproval(number));
+                }
+                one.cancelled_by = Some(asked_by);
+                one.end_approved_by = Some(author.name.clone());
+                return Ok(());
+            }
             if one.state != State::Proposed {
                 return Err(OverrideError::NotProposed(number));
             }
@@ -276,7 +296,10 @@ impl Overrides {
         };
         let mut audit = author.audit(action, format!("override:{id}"));
         audit.comment.clone_from(&one.comment);
-        audit.differences = body;
+        audit.differences = match author.emergency {
+            true => emergency(body),
+            false => body,
+        };
         let put = self.store.put_scheduled(row, was, audit).await?;
         put.map_err(|why| match why {
             NotScheduled::Full => OverrideError::Full,
@@ -284,6 +307,14 @@ impl Overrides {
             NotScheduled::Moved => OverrideError::Moved(id),
         })
     }
+}
+
+/// The same, with the word that nobody else was asked.
+fn emergency(body: String) -> String {
+    let rest = body
+        .strip_prefix('{')
+        .map(|rest| format!("{{\"emergency\":true,{rest}"));
+    rest.unwrap_or(body)
 }
 
 fn end(text: &str, start_ms: i64, now_ms: i64) -> Result<When, OverrideError> {

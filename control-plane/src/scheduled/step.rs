@@ -100,6 +100,15 @@ pub struct Override {
     /// Who ended it before its time.
     #[serde(default)]
     pub cancelled_by: Option<String>,
+    /// Who asks to end it before its time, while that waits for a second person.
+    #[serde(default)]
+    pub end_asked_by: Option<String>,
+    /// The same as people are told apart by.
+    #[serde(default)]
+    pub end_asked_person: String,
+    /// Who agreed to end it before its time.
+    #[serde(default)]
+    pub end_approved_by: Option<String>,
     /// Why it is not, or is no more, as it was meant.
     #[serde(default)]
     pub note: Option<String>,

@@ -80,6 +80,7 @@ macro_rules! on_both {
 on_both!(
     a_change_goes_from_a_draft_to_its_effect_and_back,
     every_door_waits_for_a_second_person,
+    one_alone_takes_back_only_what_its_own_watch_may,
     nobody_approves_what_he_wrote,
     of_two_who_race_one_wins,
     what_others_changed_meanwhile_is_shown_and_never_overwritten,
@@ -343,6 +344,52 @@ async fn every_door_waits_for_a_second_person(place: &Place) {
             422,
             "{bad}"
         );
+    }
+}
+
+async fn one_alone_takes_back_only_what_its_own_watch_may(place: &Place) {
+    let plane = place.plane();
+    // Nobody was asked when this was published, and nothing takes it back by itself.
+    let early = propose(&plane, "a", 5);
+    good(step(&plane, early, "publish", &json!({})));
+    approvals(&plane, "all");
+    let agreed = |number: u64| {
+        let path = format!("/changes/{number}/approve");
+        good(other(&plane, "POST", &path, Some(&json!({}))));
+    };
+    let waits = |number: u64| {
+        let opened = step(&plane, number, "revert", &json!({}));
+        assert_eq!(opened.status, 202, "{}", opened.text());
+        let opened = opened.json();
+        assert_eq!(opened["state"], "draft", "{opened}");
+        assert_eq!(change(&plane, number)["state"], "published");
+        opened["number"].as_u64().unwrap()
+    };
+    let back = waits(early);
+    let plain = propose(&plane, "b", 6);
+    agreed(plain);
+    good(step(&plane, plain, "publish", &json!({})));
+    waits(plain);
+    assert_eq!((limit(&plane, 0), limit(&plane, 1)), (json!(5), json!(6)));
+    assert_eq!(step(&plane, back, "publish", &json!({})).status, 409);
+    agreed(back);
+    good(step(&plane, back, "publish", &json!({})));
+    assert_eq!(limit(&plane, 0), 2);
+    // While its deadline or its guard may take it back, so may anybody who could have published it.
+    for terms in [
+        json!({"confirm_within": "5m"}),
+        json!({"guard_percent": 50}),
+    ] {
+        let number = propose(&plane, "a", 7);
+        agreed(number);
+        good(step(&plane, number, "publish", &terms));
+        let gone = step(&plane, number, "revert", &json!({}));
+        assert_eq!(
+            (gone.status, &gone.json()["state"]),
+            (200, &json!("reverted")),
+            "{terms}"
+        );
+        assert_eq!(limit(&plane, 0), 2, "{terms}");
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use crate::people;
 use crate::support::browser::Browser;
 use crate::support::gateway::Gateway;
 use crate::support::{Plane, TOKEN, call, eventually};
@@ -221,4 +222,49 @@ fn streams_of_pages_are_bounded_and_a_place_comes_back() {
     assert_eq!(open().0, 503);
     held.pop();
     eventually("a place", || open().0 == 200);
+}
+
+#[test]
+fn a_stream_of_events_ends_with_the_right_to_it() {
+    let plane = Plane::start();
+    for name in ["ann", "bob", "eve"] {
+        people::user(&plane, name, "operator");
+    }
+    let (id, secret) = people::token(&plane, &json!({"name": "screen"}));
+    let mut eve = people::signed_in(&plane, "eve");
+    let of = |browser: &Browser| format!("cookie: {}", browser.cookie());
+    let open = |header: &str| {
+        let (status, mut events) = Events::open_as(&plane, "/api/v1/events", header);
+        assert_eq!(status, 200);
+        assert_eq!(events.next().unwrap()["whole"], json!(true));
+        events
+    };
+    let stays = open(&format!("authorization: Bearer {TOKEN}"));
+    let streams = [
+        open(&format!("authorization: Bearer {secret}")),
+        open(&of(&people::signed_in(&plane, "ann"))),
+        open(&of(&people::signed_in(&plane, "bob"))),
+        open(&of(&eve)),
+    ];
+    let revoked = plane.api("DELETE", &format!("/tokens/{id}"), None);
+    assert_eq!(revoked.status, 204);
+    for (name, change) in [
+        ("ann", json!({"disabled": true})),
+        ("bob", json!({"role": "viewer"})),
+    ] {
+        let path = format!("/users/{name}");
+        assert_eq!(plane.api("PATCH", &path, Some(&change)).status, 200);
+    }
+    assert_eq!(eve.send("/", "/logout", "").status, 303);
+    for mut events in streams {
+        let stream = events.0.get_ref();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
+        // The last chunk; the connection itself may stay open.
+        let ended = std::iter::from_fn(|| events.line()).any(|line| line == "0");
+        assert!(ended, "it goes on");
+    }
+    let mut stays = stays;
+    assert!(stays.line().is_some(), "the others go on");
 }

@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
+use crate::people;
 use crate::replicas::replica;
-use crate::support::{Plane, eventually, postgres};
+use crate::support::{Plane, call, config, eventually, policy, policy_file, postgres};
+use control_plane::Config;
 
 fn at(seconds: i64) -> String {
     let now = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
@@ -185,4 +187,89 @@ async fn an_override_is_lifted_by_whoever_leads_then() {
     drop(one);
     eventually("the other one lifts it", || limit(&two) == before);
     eventually("it is over", || state(&two, &made["id"]) == "ended");
+}
+
+/// A control plane where somebody without a token is a second person.
+fn with_two_people() -> Plane {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config {
+        import: Some(policy_file(folder.path(), &policy())),
+        no_login: true,
+        ..config(folder.path())
+    };
+    Plane::start_with(folder, config).unwrap()
+}
+
+#[test]
+fn ending_one_that_runs_waits_for_a_second_person() {
+    let plane = with_two_people();
+    let before = limit(&plane);
+    let (_, made) = plan(
+        &plane,
+        &json!({"key": "route/a", "value": 77, "end": at(600)}),
+    );
+    let (_, ahead) = plan(
+        &plane,
+        &json!({"key": "route/b", "value": 7, "start": at(2), "end": at(600)}),
+    );
+    eventually("it runs", || state(&plane, &made["id"]) == "running");
+    let all = json!({"approvals": "all"});
+    assert_eq!(plane.api("PATCH", "/settings", Some(&all)).status, 200);
+    let path = format!("/overrides/{}", made["id"]);
+    let approve = format!("{path}/approve");
+    for _ in 0..2 {
+        let asked = plane.api("DELETE", &path, None);
+        assert_eq!(asked.status, 202, "{}", asked.text());
+        let asked = asked.json();
+        assert_eq!(
+            (&asked["end_asked_by"], &asked["state"]),
+            (&json!("admin token"), &json!("running"))
+        );
+    }
+    let sooner = plane.api("PATCH", &path, Some(&json!({"end": at(5)})));
+    assert_eq!(sooner.status, 409, "{}", sooner.text());
+    assert_eq!(plane.api("POST", &approve, None).status, 403, "the same");
+    // What was rightly planned before the setting begins all the same.
+    eventually("it runs", || state(&plane, &ahead["id"]) == "running");
+    assert_eq!(limit(&plane), json!(77), "nobody agreed yet");
+    let other = |method: &str, path: &str| {
+        let path = format!("/api/v1{path}");
+        call(plane.address, method, &path, &[], b"")
+    };
+    let agreed = other("POST", &approve);
+    assert_eq!(agreed.status, 200, "{}", agreed.text());
+    eventually("it is lifted", || limit(&plane) == before);
+    eventually("it is over", || state(&plane, &made["id"]) == "cancelled");
+    let over = plane.api("GET", &path, None).json();
+    assert_eq!(
+        (&over["cancelled_by"], &over["end_approved_by"]),
+        (&json!("admin token"), &json!("operator"))
+    );
+    // What has not begun is withdrawn by one.
+    let (_, made) = plan(
+        &plane,
+        &json!({"key": "route/a", "value": 78, "end": at(600)}),
+    );
+    let path = format!("/overrides/{}", made["id"]);
+    let gone = plane.api("DELETE", &path, None);
+    assert_eq!(
+        (gone.status, &gone.json()["state"]),
+        (200, &json!("cancelled"))
+    );
+    // In an emergency nobody is asked, and the audit says so.
+    let token = json!({"name": "night", "role": "operator", "scopes": ["emergency"]});
+    let token = plane.api("POST", "/tokens", Some(&token)).json();
+    let bearer = format!("Bearer {}", token["token"].as_str().unwrap());
+    let path = format!("/api/v1/overrides/{}", ahead["id"]);
+    let headers = [("authorization", bearer.as_str())];
+    let ended = call(plane.address, "DELETE", &path, &headers, b"");
+    assert_eq!(ended.status, 200, "{}", ended.text());
+    eventually("it is over", || state(&plane, &ahead["id"]) == "cancelled");
+    let rows = people::audit_rows(&plane).into_iter();
+    let ends = rows.filter(|row| row.action == "override-cancel");
+    let said: Vec<_> = ends
+        .filter(|row| row.differences.contains("\"emergency\":true"))
+        .map(|row| row.who)
+        .collect();
+    assert_eq!(said, ["token night"]);
 }

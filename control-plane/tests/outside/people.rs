@@ -9,7 +9,7 @@ const PASSWORD: &str = "a long pass phrase of 2026";
 const OTHER: &str = "another long pass phrase";
 
 /// A user who has set a password.
-fn user(plane: &Plane, name: &str, role: &str) {
+pub(crate) fn user(plane: &Plane, name: &str, role: &str) {
     let body = json!({"name": name, "role": role});
     let made = plane.api("POST", "/users", Some(&body));
     assert_eq!(made.status, 201, "{}", made.text());
@@ -19,7 +19,7 @@ fn user(plane: &Plane, name: &str, role: &str) {
     assert_eq!(set.status, 303, "{}", set.text());
 }
 
-fn signed_in(plane: &Plane, name: &str) -> Browser {
+pub(crate) fn signed_in(plane: &Plane, name: &str) -> Browser {
     let mut browser = Browser::new(plane);
     let answer = browser.sign_in(name, PASSWORD);
     assert_eq!(answer.status, 303, "{}", answer.text());
@@ -41,7 +41,7 @@ fn as_token(plane: &Plane, token: &str, method: &str, path: &str, body: &Value) 
     call(plane.address, method, path, &headers, body.as_bytes())
 }
 
-fn token(plane: &Plane, body: &Value) -> (String, String) {
+pub(crate) fn token(plane: &Plane, body: &Value) -> (String, String) {
     let made = plane.api("POST", "/tokens", Some(body));
     assert_eq!(made.status, 201, "{}", made.text());
     let made = made.json();
@@ -51,20 +51,23 @@ fn token(plane: &Plane, body: &Value) -> (String, String) {
 
 /// Rows of the audit, newest first: action, subject, who.
 fn audit(plane: &Plane) -> Vec<(String, String, String)> {
+    let rows = audit_rows(plane).into_iter();
+    rows.map(|row| (row.action, row.subject, row.who)).collect()
+}
+
+/// The same, whole.
+pub(crate) fn audit_rows(plane: &Plane) -> Vec<control_plane::store::AuditRow> {
     let url = format!("sqlite://{}", plane.store().display());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let rows = runtime.block_on(async {
+    runtime.block_on(async {
         let store = control_plane::store::Store::open(&url).await.unwrap();
         let rows = store.audit(200).await.unwrap();
         store.close().await;
         rows
-    });
-    rows.into_iter()
-        .map(|row| (row.action, row.subject, row.who))
-        .collect()
+    })
 }
 
 #[test]
@@ -526,4 +529,150 @@ fn behind_a_proxy_tries_are_counted_by_whom_it_names() {
     assert_eq!(tried("192.0.2.1"), 429, "the last one is the proxy's word");
     assert_eq!(tried("192.0.2.1, 192.0.2.2"), 401);
     assert_eq!(tried("nonsense"), 401);
+}
+
+#[test]
+fn who_looks_at_links_shuts_nobody_out() {
+    let plane = Plane::start();
+    user(&plane, "ann", "operator");
+    let made = plane.api("POST", "/users", Some(&json!({"name": "bob"})));
+    let link = made.json()["setup"].as_str().unwrap().to_owned();
+    let mut browser = Browser::new(&plane);
+    let image = [
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-mode", "no-cors"),
+        ("sec-fetch-dest", "image"),
+    ];
+    let followed = [
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-mode", "navigate"),
+        ("sec-fetch-dest", "document"),
+    ];
+    for number in 0..60 {
+        let path = format!("/setup?code={number:064x}");
+        let headers: &[(&str, &str)] = match number % 3 {
+            0 => &image,
+            1 => &followed,
+            _ => &[],
+        };
+        assert_eq!(browser.ask("GET", &path, headers, "").status, 404);
+    }
+    assert_eq!(browser.ask("GET", &link, &image, "").status, 404);
+    assert_eq!(
+        browser.ask("GET", &link, &followed, "").status,
+        200,
+        "a link out of one's mail"
+    );
+    signed_in(&plane, "ann");
+    // Our own form with a wrong code is counted, and the right one never waits.
+    let proof = form_token(&browser.get("/login").text()).unwrap();
+    let body = format!("password={}&form_token={proof}", PASSWORD.replace(' ', "+"));
+    let mut seen = std::collections::BTreeMap::new();
+    for number in 0..60 {
+        let path = format!("/setup?code={number:064x}");
+        *seen.entry(browser.post(&path, &body).status).or_insert(0) += 1;
+    }
+    let wrong = seen.get(&404).copied().unwrap_or(0);
+    let refused = seen.get(&429).copied().unwrap_or(0);
+    assert!(wrong <= 20 && wrong + refused == 60, "{seen:?}");
+    assert_eq!(browser.post(&link, &body).status, 303);
+}
+
+#[test]
+fn a_token_has_no_more_than_whose_it_is() {
+    let plane = Plane::start();
+    for (name, role) in [("ann", "admin"), ("eve", "admin"), ("bob", "approver")] {
+        user(&plane, name, role);
+    }
+    let origin = format!("http://{}", plane.address);
+    let json_of = [
+        ("content-type", "application/json"),
+        ("origin", origin.as_str()),
+    ];
+    let mut eve = signed_in(&plane, "eve");
+    let body = json!({"name": "hers", "role": "admin"}).to_string();
+    let made = eve.ask("POST", "/api/v1/tokens", &json_of, &body).json();
+    assert_eq!(made["person"], "eve", "{made}");
+    let hers = made["token"].as_str().unwrap().to_owned();
+    let users = |token: &str| as_token(&plane, token, "GET", "/api/v1/users", &Value::Null);
+    let reads = |token: &str| {
+        let read = as_token(&plane, token, "GET", "/api/v1/policy", &Value::Null);
+        read.status
+    };
+    let change = |body: Value| {
+        let changed = plane.api("PATCH", "/users/eve", Some(&body));
+        assert_eq!(changed.status, 200, "{}", changed.text());
+    };
+    // What a token makes is whose that one is.
+    let body = json!({"name": "hers too", "role": "admin"});
+    let second = as_token(&plane, &hers, "POST", "/api/v1/tokens", &body).json();
+    assert_eq!(second["person"], "eve", "{second}");
+    let second = second["token"].as_str().unwrap().to_owned();
+    let (_, own) = token(&plane, &json!({"name": "the process's", "role": "admin"}));
+    assert_eq!(users(&hers).status, 200);
+    change(json!({"role": "operator"}));
+    for token in [&hers, &second] {
+        let refused = users(token);
+        assert_eq!(refused.status, 403, "{}", refused.text());
+        assert_eq!(reads(token), 200);
+    }
+    change(json!({"disabled": true}));
+    assert_eq!((reads(&hers), reads(&second)), (401, 401));
+    change(json!({"disabled": false}));
+    assert_eq!(reads(&hers), 200);
+    assert_eq!(plane.api("DELETE", "/users/eve", None).status, 204);
+    assert_eq!((reads(&hers), reads(&second)), (401, 401));
+    user(&plane, "eve", "admin");
+    assert_eq!(reads(&hers), 401, "another person of this name");
+    assert_eq!(users(&own).status, 200);
+
+    // Whose it is may be said, and counts where a second person is asked for.
+    for (bad, pointer) in [
+        (json!({"name": "x", "person": "nobody"}), "/person"),
+        (json!({"name": "x", "person": "<script>"}), "/person"),
+        (
+            json!({"name": "x", "role": "admin", "person": "bob"}),
+            "/role",
+        ),
+        (json!({"gateway": "gw-1", "person": "bob"}), "/gateway"),
+    ] {
+        let refused = plane.api("POST", "/tokens", Some(&bad));
+        assert_eq!(refused.status, 422, "{bad}: {}", refused.text());
+        assert_eq!(refused.pointers(), [pointer], "{bad}");
+    }
+    let body = json!({"name": "his", "role": "approver", "person": "Bob"});
+    let (_, his) = token(&plane, &body);
+    let all = json!({"approvals": "all"});
+    assert_eq!(plane.api("PATCH", "/settings", Some(&all)).status, 200);
+    let proposal = json!({"compartments": {"route/a": {"limit": 5}}});
+    let path = "/api/v1/changes";
+    assert_eq!(as_token(&plane, &his, "POST", path, &proposal).status, 201);
+    let mut bob = signed_in(&plane, "bob");
+    let approve = "/api/v1/changes/1/approve";
+    let refused = bob.ask("POST", approve, &json_of, "{}");
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    assert_eq!(
+        as_token(&plane, &own, "POST", approve, &json!({})).status,
+        200
+    );
+}
+
+#[test]
+fn what_changes_nothing_of_a_user_ends_no_session() {
+    let plane = Plane::start();
+    user(&plane, "bob", "operator");
+    let mut bob = signed_in(&plane, "bob");
+    for same in [
+        json!({}),
+        json!({"role": "operator", "disabled": false, "reset": false}),
+    ] {
+        let answer = plane.api("PATCH", "/users/bob", Some(&same));
+        assert_eq!(answer.status, 200, "{same}: {}", answer.text());
+        assert!(bob.reads(), "{same}");
+    }
+    let rows = audit(&plane);
+    assert!(rows.iter().all(|(action, ..)| action != "user-change"));
+    let role = json!({"role": "viewer"});
+    assert_eq!(plane.api("PATCH", "/users/bob", Some(&role)).status, 200);
+    assert!(!bob.reads());
 }

@@ -23,6 +23,8 @@ fn row(id: i64, state: &'static str) -> OverrideRow {
         at: moment("2026-07-01T11:48:00Z", 720_000),
         approved_by: None,
         cancelled_by: None,
+        end_asked_by: None,
+        end_approved_by: None,
         comment: "the fair".to_owned(),
         note: None,
         set_by: None,
@@ -55,6 +57,8 @@ fn hostile(id: i64, state: &'static str) -> OverrideRow {
         end: (text(), text()),
         by: text(),
         approved_by: Some(text()),
+        end_asked_by: Some(text()),
+        end_approved_by: Some(text()),
         comment: text(),
         note: Some(text()),
         ..row(id, state)
@@ -99,9 +103,14 @@ impl OverridesPage {
             lifted_by: None,
             ..over(9, "running")
         };
+        let end_asked = OverrideRow {
+            end_asked_by: Some("bob".to_owned()),
+            lifted_by: None,
+            ..over(12, "running")
+        };
         let many = Self {
             needs_second: true,
-            running: vec![running, ending],
+            running: vec![end_asked, running, ending],
             ahead: vec![row(11, "proposed"), row(10, "waiting")],
             ended: vec![over(7, "ended"), left, row(3, "missed")],
             ..empty.clone()
