@@ -78,7 +78,8 @@ pub(super) fn calls() -> Vec<Call> {
             )
             .details(
                 "Where the setting `approvals` asks for a second person, the end of one that runs \
-                 waits until somebody else calls `approve`; one that is ahead is withdrawn at once.",
+                 waits until somebody else calls `approve`; one that is ahead is withdrawn at \
+                 once.",
             )
             .answers::<Shown>("As it is now")
             .accepts::<Shown>("Its end waits for a second person")

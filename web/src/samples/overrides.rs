@@ -85,32 +85,37 @@ fn empty() -> OverridesPage {
     }
 }
 
+/// One whose end waits for a second person, one that runs, one that is being ended.
+fn under_way() -> Vec<OverrideRow> {
+    let ending = OverrideRow {
+        cancelled_by: Some("bob".to_owned()),
+        lifted_by: None,
+        ..over(8, "running")
+    };
+    let running = OverrideRow {
+        lifted_by: None,
+        ..over(9, "running")
+    };
+    let end_asked = OverrideRow {
+        end_asked_by: Some("bob".to_owned()),
+        lifted_by: None,
+        ..over(12, "running")
+    };
+    vec![end_asked, running, ending]
+}
+
 impl OverridesPage {
     /// Named states.
     pub fn samples() -> Vec<(&'static str, Self)> {
         let empty = empty();
-        let ending = OverrideRow {
-            cancelled_by: Some("bob".to_owned()),
-            lifted_by: None,
-            ..over(8, "running")
-        };
         let left = OverrideRow {
             note: Some("somebody else set the field meanwhile: left as it is".to_owned()),
             lifted_by: None,
             ..over(4, "left")
         };
-        let running = OverrideRow {
-            lifted_by: None,
-            ..over(9, "running")
-        };
-        let end_asked = OverrideRow {
-            end_asked_by: Some("bob".to_owned()),
-            lifted_by: None,
-            ..over(12, "running")
-        };
         let many = Self {
             needs_second: true,
-            running: vec![end_asked, running, ending],
+            running: under_way(),
             ahead: vec![row(11, "proposed"), row(10, "waiting")],
             ended: vec![over(7, "ended"), left, row(3, "missed")],
             ..empty.clone()
