@@ -18,7 +18,7 @@ use crate::args_tools::{
 use crate::audit::AuditArgs;
 use crate::settings::Flags;
 use crate::size::SizeArgs;
-use crate::store::{FileArgs, MigrateArgs};
+use crate::store::{BackupArgs, FileArgs, MigrateArgs};
 
 /// A gateway whose limits isolate: what is slow behind one compartment stays behind it.
 #[derive(Debug, Parser)]
@@ -71,7 +71,7 @@ pub(crate) enum Command {
     /// Bring the store's tables to what this build needs; every start does that too
     Migrate(MigrateArgs),
     /// Copy a SQLite store to a file, also while it is in use
-    Backup(FileArgs),
+    Backup(BackupArgs),
     /// Put a copy in the place of a SQLite store that nobody uses
     Restore(FileArgs),
     /// List who did what, and check that nobody changed the audit

@@ -92,11 +92,15 @@ fn known(text: &str) -> Result<(u64, String), String> {
 }
 
 fn words(verified: &Verified) -> String {
+    let mut notes = verified.notes.join("\n");
+    if !notes.is_empty() {
+        notes.push('\n');
+    }
     if let Some(broken) = &verified.broken {
         let how = serde_json::json!(broken.how);
         let how = how.as_str().unwrap_or_default();
         return format!(
-            "row {}: {how}: {}\n{} rows before it are as they were written\n",
+            "{notes}row {}: {how}: {}\n{} rows before it are as they were written\n",
             broken.row, broken.detail, verified.rows
         );
     }
@@ -111,7 +115,7 @@ fn words(verified: &Verified) -> String {
         format!(", {}:{}", head.id, head.digest)
     });
     format!(
-        "{} rows are as they were written{digest}; {mark}\n",
+        "{notes}{} rows are as they were written{digest}; {mark}\n",
         verified.rows
     )
 }

@@ -37,6 +37,17 @@ pub(crate) struct MigrateArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    /// The copy
+    file: PathBuf,
+    /// Write over a copy that is there
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct FileArgs {
     /// The copy
     file: PathBuf,
@@ -62,7 +73,11 @@ impl StoreArgs {
 /// Brings the tables to what this build needs.
 pub(crate) fn migrate(args: &MigrateArgs) -> Result<(), Failure> {
     let url = args.store.url()?;
-    let tables = wait(store::migrate(&url, args.check))?;
+    let tables = wait(store::migrate(
+        &url,
+        audit_key(&of_this_process())?,
+        args.check,
+    ))?;
     let mut text = String::new();
     let mut pending = false;
     for one in tables {
@@ -82,8 +97,15 @@ pub(crate) fn migrate(args: &MigrateArgs) -> Result<(), Failure> {
 }
 
 /// Copies a SQLite store, also while it is in use.
-pub(crate) fn backup(args: &FileArgs) -> Result<(), Failure> {
+pub(crate) fn backup(args: &BackupArgs) -> Result<(), Failure> {
     let url = args.store.url()?;
+    if !args.force && args.file.exists() {
+        let file = args.file.display();
+        output::complain(&format!(
+            "{file} is there already: --force writes over an older copy"
+        ));
+        return Err(Failure::Said(exit::TROUBLE));
+    }
     let made = wait(store::backup(&url, &args.file))?;
     output::print(&format!(
         "{}: {} generations, the newest is {}, of store {}\n",
@@ -97,7 +119,8 @@ pub(crate) fn backup(args: &FileArgs) -> Result<(), Failure> {
 /// Puts a copy in the place of a SQLite store that nobody uses.
 pub(crate) fn restore(args: &FileArgs) -> Result<(), Failure> {
     let url = args.store.url()?;
-    let restored = wait(store::restore(&url, &args.file))?;
+    let key = audit_key(&of_this_process())?;
+    let restored = wait(store::restore(&url, &args.file, key))?;
     let mut text = format!(
         "generation {} is the newest of store {}; gateways that run a higher one keep it until \
          somebody lets them go back (page Fleet)\n",

@@ -39,6 +39,10 @@ fn a_store_is_copied_in_use_and_put_back_when_nobody_uses_it() {
     let up = Process::up(folder.path(), "up", &[]);
     let said = code(folder.path(), &with(&["backup", "copy.db"]), 0);
     assert!(said.contains("1 generations, the newest is 1"), "{said}");
+    let copy = std::fs::read(folder.path().join("copy.db")).unwrap();
+    code(folder.path(), &with(&["backup", "copy.db"]), 1);
+    assert_eq!(std::fs::read(folder.path().join("copy.db")).unwrap(), copy);
+    code(folder.path(), &with(&["backup", "--force", "copy.db"]), 0);
     code(folder.path(), &with(&["restore", "copy.db"]), 1);
     drop(up);
     let said = code(folder.path(), &with(&["restore", "copy.db"]), 0);

@@ -82,6 +82,9 @@ impl Work {
             {
                 Some(self.identified(path, [base, ours, theirs]))
             }
+            (base, ours, theirs) if is_set(path) && [base, ours, theirs].into_iter().all(texts) => {
+                sets([base, ours, theirs])
+            }
             _ => {
                 self.clashes.push(Clash {
                     path: path.clone(),
@@ -143,6 +146,42 @@ impl Work {
         }
         Value::Array(merged)
     }
+}
+
+/// Lists of texts in which only what is in them counts.
+const SETS: [&str; 2] = ["api_keys", "hosts"];
+
+fn is_set(path: &Path) -> bool {
+    let pointer = path.pointer();
+    let name = pointer.rsplit('/').next().unwrap_or_default();
+    SETS.contains(&name)
+}
+
+/// A list of texts, or nothing.
+fn texts(value: Option<&Value>) -> bool {
+    match value {
+        None => true,
+        Some(Value::Array(list)) => list.iter().all(|item| matches!(item, Value::String(_))),
+        Some(_) => false,
+    }
+}
+
+/// What one side put in is in it, what one side took out is not: texts cannot clash. Theirs first.
+fn sets([base, ours, theirs]: [Option<&Value>; 3]) -> Option<Value> {
+    let list = |value: Option<&Value>| match value {
+        Some(Value::Array(list)) => list.clone(),
+        Some(_) | None => Vec::new(),
+    };
+    let (base, ours, mut merged) = (list(base), list(ours), list(theirs));
+    merged.retain(|item| ours.contains(item) || !base.contains(item));
+    for item in ours {
+        if !base.contains(&item) && !merged.contains(&item) {
+            merged.push(item);
+        }
+    }
+    // Whoever took the whole list away left none to keep empty.
+    let is_gone = merged.is_empty() && theirs.is_none();
+    (!is_gone).then_some(Value::Array(merged))
 }
 
 fn entry<'a>(entries: &'a [(String, Value)], name: &str) -> Option<&'a Value> {
@@ -219,6 +258,29 @@ mod tests {
         assert_eq!(merged(BASE, same, same).clashes, []);
         assert_eq!(merged(BASE, BASE, same).document, value(same));
         assert_eq!(merged(BASE, same, BASE).document, value(same));
+    }
+
+    #[test]
+    fn keys_that_two_people_add_are_both_there_and_what_was_taken_out_is_not() {
+        let both = merged(
+            r#"{"api_keys": ["a", "b", "c"], "hosts": ["x"]}"#,
+            r#"{"api_keys": ["a", "c", "n"], "hosts": ["x", "y"]}"#,
+            r#"{"api_keys": ["m", "a", "b"], "hosts": ["y", "z"]}"#,
+        );
+        assert_eq!(both.clashes, []);
+        let want = r#"{"api_keys": ["m", "a", "n"], "hosts": ["y", "z"]}"#;
+        assert_eq!(both.document, value(want));
+        // The first two keys of a tenant; the last one taken out beside one that is put in.
+        let first = merged("{}", r#"{"api_keys": ["n"]}"#, r#"{"api_keys": ["m"]}"#);
+        assert_eq!(first.clashes, []);
+        assert_eq!(first.document, value(r#"{"api_keys": ["m", "n"]}"#));
+        let gone = r#"{"api_keys": ["a"]}"#;
+        let none = merged(gone, "{}", r#"{"api_keys": ["a", "m"]}"#);
+        assert_eq!(none.document, value(r#"{"api_keys": ["m"]}"#));
+        assert_eq!(
+            merged(gone, r#"{"api_keys": []}"#, "{}").document,
+            value("{}")
+        );
     }
 
     #[test]

@@ -85,7 +85,7 @@ async fn body(state: &AppState, asked: &Asked, view: &View) -> Result<String, Pa
             })
             .collect(),
         tokens: tokens.into_iter().take(TOKEN_ROWS_MAX).map(token).collect(),
-        made: state.made.take(&view.made, clock::now()),
+        made: state.made.take(&asked.person, &view.made, clock::now()),
         said: said(&view.said),
     };
     Ok(if view.fragment == "live" {
@@ -191,7 +191,7 @@ pub(super) async fn make_token(State(state): State<AppState>, request: Request) 
             gateway: made.row.gateway,
             token: made.token.expose().to_owned(),
         };
-        let ticket = state.made.put(shown, clock::now())?;
+        let ticket = state.made.put(&author.person, shown, clock::now())?;
         Ok(format!("made={}", ticket.expose()))
     };
     done(act.await, &asked)

@@ -21,6 +21,8 @@ pub(crate) struct Made<T>(Arc<Mutex<VecDeque<Waiting<T>>>>);
 struct Waiting<T> {
     /// Who asks with it is shown the secret.
     ticket: Secret,
+    /// Who made it: nobody else is shown it.
+    person: String,
     what: T,
     until: Instant,
 }
@@ -44,8 +46,8 @@ impl<T> fmt::Debug for Made<T> {
 }
 
 impl<T> Made<T> {
-    /// Keeps it for a minute; the answer opens it once.
-    pub(super) fn put(&self, what: T, now: Instant) -> Result<Secret, SecretError> {
+    /// Keeps it for a minute; the answer opens it once, for this person.
+    pub(super) fn put(&self, person: &str, what: T, now: Instant) -> Result<Secret, SecretError> {
         let ticket = Secret::random()?;
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|one| one.until > now);
@@ -54,17 +56,19 @@ impl<T> Made<T> {
         }
         waiting.push_back(Waiting {
             ticket: ticket.clone(),
+            person: person.to_owned(),
             what,
             until: now + MADE_AGE_MAX,
         });
         Ok(ticket)
     }
 
-    /// What this ticket opens, for the only time.
-    pub(super) fn take(&self, ticket: &str, now: Instant) -> Option<T> {
+    /// What this ticket opens, for the only time. Somebody else's stays for whom it is.
+    pub(super) fn take(&self, person: &str, ticket: &str, now: Instant) -> Option<T> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|one| one.until > now);
-        let at = waiting.iter().position(|one| one.ticket.matches(ticket))?;
+        let is_it = |one: &Waiting<T>| one.person == person && one.ticket.matches(ticket);
+        let at = waiting.iter().position(is_it)?;
         waiting.remove(at).map(|one| one.what)
     }
 }
@@ -76,14 +80,15 @@ mod tests {
     #[test]
     fn a_ticket_is_good_once_and_for_a_minute() {
         let (made, now) = (Made::default(), crate::clock::now());
-        let ticket = made.put("secret", now).unwrap();
-        assert_eq!(made.take("", now), None);
-        assert_eq!(made.take(ticket.expose(), now), Some("secret"));
-        assert_eq!(made.take(ticket.expose(), now), None);
-        let late = made.put("secret", now).unwrap();
-        assert_eq!(made.take(late.expose(), now + MADE_AGE_MAX), None);
+        let ticket = made.put("ann", "secret", now).unwrap();
+        assert_eq!(made.take("ann", "", now), None);
+        assert_eq!(made.take("bob", ticket.expose(), now), None);
+        assert_eq!(made.take("ann", ticket.expose(), now), Some("secret"));
+        assert_eq!(made.take("ann", ticket.expose(), now), None);
+        let late = made.put("ann", "secret", now).unwrap();
+        assert_eq!(made.take("ann", late.expose(), now + MADE_AGE_MAX), None);
         for _ in 0..2 * MADE_MAX {
-            made.put("secret", now).unwrap();
+            made.put("ann", "secret", now).unwrap();
         }
         assert_eq!(made.0.lock().unwrap().len(), MADE_MAX);
     }

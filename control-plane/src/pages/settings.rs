@@ -59,7 +59,7 @@ pub(super) async fn show(
     let users = state.people.users().into_iter().filter(|_| is_admin);
     let tokens = state.people.tokens().into_iter().filter(|_| is_admin);
     let now_ms = clock::unix_ms();
-    let made = state.made.take(&view.made, clock::now());
+    let made = state.made.take(&asked.person, &view.made, clock::now());
     let page = SettingsPage {
         frame: asked.frame(&current, &snapshot, "/settings".to_owned()),
         users: users.map(user_row).take(PEOPLE_ROWS_MAX).collect(),
@@ -159,12 +159,16 @@ fn done(outcome: Result<String, PageError>, asked: &Asked) -> Response {
 }
 
 /// Keeps a secret for the page that shows it, once.
-fn shown_once(state: &AppState, title: String, text: String) -> Result<String, PageError> {
+fn shown_once(
+    state: &AppState,
+    person: &str,
+    (title, text): (String, String),
+) -> Result<String, PageError> {
     let made = MadeToken {
         gateway: title,
         token: text,
     };
-    let ticket = state.made.put(made, clock::now())?;
+    let ticket = state.made.put(person, made, clock::now())?;
     Ok(format!("made={}", ticket.expose()))
 }
 
@@ -189,8 +193,9 @@ pub(super) async fn make_user(State(state): State<AppState>, request: Request) -
             .people
             .create_user(&sent.name, role, &author, clock::unix_ms());
         let (user, code) = made.await?;
-        let (title, text) = link(&asked, &user.name, &code);
-        Ok(format!("said=user&{}", shown_once(&state, title, text)?))
+        let link = link(&asked, &user.name, &code);
+        let shown = shown_once(&state, &author.person, link)?;
+        Ok(format!("said=user&{shown}"))
     };
     done(act.await, &asked)
 }
@@ -222,8 +227,9 @@ pub(super) async fn change_user(State(state): State<AppState>, request: Request)
         let Some(code) = code else {
             return Ok("said=changed".to_owned());
         };
-        let (title, text) = link(&asked, &user.name, &code);
-        Ok(format!("said=changed&{}", shown_once(&state, title, text)?))
+        let link = link(&asked, &user.name, &code);
+        let shown = shown_once(&state, &author.person, link)?;
+        Ok(format!("said=changed&{shown}"))
     };
     done(act.await, &asked)
 }
@@ -279,7 +285,8 @@ pub(super) async fn make_token(State(state): State<AppState>, request: Request) 
         let (token, secret) = made.await?;
         let title = format!("The token {}", token.name);
         let text = secret.expose().to_owned();
-        Ok(format!("said=token&{}", shown_once(&state, title, text)?))
+        let shown = shown_once(&state, &author.person, (title, text))?;
+        Ok(format!("said=token&{shown}"))
     };
     done(act.await, &asked)
 }

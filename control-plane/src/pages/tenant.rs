@@ -45,7 +45,9 @@ pub(super) async fn show(
         let mut page = page(&state, &asked, &id).await?;
         page.said = said(&view.said);
         page.is_waiting = view.said == "waits";
-        let made = state.made_keys.take(&view.made, clock::now());
+        let made = state
+            .made_keys
+            .take(&asked.person, &view.made, clock::now());
         page.made = made.filter(|(tenant, _)| *tenant == id).map(|(_, key)| key);
         Ok(match view.fragment.as_str() {
             "live" => page.fragment()?,
@@ -319,7 +321,8 @@ pub(super) async fn make_key(
         let sent = form::<SentKey>(request).await?;
         let given = AskedKey {
             label: sent.label.clone(),
-            expires_at: Some(sent.expires_at.clone()),
+            // A field that was left empty.
+            expires_at: Some(sent.expires_at.clone()).filter(|text| !text.trim().is_empty()),
             replaces: Some(sent.replaces.clone()),
             overlap: Some(sent.overlap.clone()),
         };
@@ -330,7 +333,8 @@ pub(super) async fn make_key(
                 let stored = entry(&state, &id, add, limits::Asked::default(), &author);
                 match stored.await {
                     Ok(stored) => {
-                        let ticket = state.made_keys.put((id.clone(), shown), clock::now())?;
+                        let what = (id.clone(), shown);
+                        let ticket = state.made_keys.put(&author.person, what, clock::now())?;
                         let waits = stored.opened().map_or("", |_| "&said=waits");
                         return Ok(Outcome::Made(format!("{}{waits}", ticket.expose())));
                     }

@@ -49,7 +49,9 @@ pub(super) async fn show(
     let asked = Asked::of(&request);
     let shown = async {
         let mut page = page(&state, &asked, &view).await;
-        page.made = state.made_keys.take(&view.made, clock::now());
+        page.made = state
+            .made_keys
+            .take(&asked.person, &view.made, clock::now());
         Ok::<_, PageError>(match view.fragment.as_str() {
             "live" => page.fragment()?,
             _ => page.render()?,
@@ -365,9 +367,10 @@ async fn add_tenant(
     if let Err(errors) = take(state, step, author).await? {
         return Ok(Err(errors));
     }
-    let ticket = state
-        .made_keys
-        .put((id.to_owned(), shown(&made)), clock::now())?;
+    let ticket =
+        state
+            .made_keys
+            .put(&author.person, (id.to_owned(), shown(&made)), clock::now())?;
     Ok(Ok(format!("/welcome?made={}", ticket.expose())))
 }
 

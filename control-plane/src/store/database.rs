@@ -5,6 +5,7 @@
 
 use sqlx::{PgConnection, SqliteConnection};
 
+use super::audit::Last;
 use super::head::HeadKey;
 use super::retention::Old;
 use super::write::{Outcome, Rows};
@@ -36,6 +37,24 @@ impl Database {
             Address::Sqlite(path) => Self::Sqlite(sqlite::Database::open(path).await?),
             Address::Postgres(server) => Self::Postgres(postgres::Database::open(server).await?),
         })
+    }
+
+    /// Whether this opening brought the chain to a store that was there without one.
+    pub(super) fn is_old(&self) -> bool {
+        either!(self, database => database.is_old)
+    }
+
+    /// The last row, the last one with a digest, and the head.
+    pub(super) async fn ends(&self) -> Result<(Last, Last, Option<String>), StoreError> {
+        either!(self, database => database.ends().await)
+    }
+
+    pub(super) async fn unguarded(&self) -> Result<Vec<&'static str>, StoreError> {
+        either!(self, database => database.unguarded().await)
+    }
+
+    pub(super) async fn guard(&self, names: &[&'static str]) -> Result<(), StoreError> {
+        either!(self, database => database.guard(names).await)
     }
 
     /// The newest migration there, and of this build.
@@ -258,6 +277,10 @@ impl Snapshot {
 
     pub(super) async fn head(&mut self) -> Result<Option<String>, StoreError> {
         either!(self, snapshot => snapshot.head().await)
+    }
+
+    pub(super) async fn unguarded(&mut self) -> Result<Vec<&'static str>, StoreError> {
+        either!(self, snapshot => snapshot.unguarded().await)
     }
 
     pub(super) async fn close(self) {

@@ -21,6 +21,12 @@ use super::audit::{Last, hexadecimal, netstring};
 pub(super) const HEAD: &str = "audit/head";
 /// What a row is called that says why the one before is not what the head said.
 pub(super) const COMPLAINT: &str = "audit-head";
+/// What a row is called that says which rows had no digest until it came.
+pub(super) const CHAINED: &str = "audit-chained";
+/// What a row is called that says that the tables did not protect the audit any more.
+pub(super) const GUARDED: &str = "audit-guards";
+/// What it says where the head before is of another key.
+pub(super) const ANOTHER: &str = "the key is another one";
 const FORM: &str = "bulkhead-audit-head-1";
 
 /// Where the chain ends.
@@ -124,6 +130,17 @@ impl HeadKey {
         }
     }
 
+    /// Whether rows without a digest are those of a build from before, which writes beside us: they
+    /// stand behind a head that is as we left it. Any others were ours once.
+    pub(super) fn goes_on(&self, head: Option<&str>, chained: &Last) -> bool {
+        let head = head.and_then(|head| serde_json::from_str::<Head>(head).ok());
+        head.is_some_and(|head| {
+            self.check(&head) != Mark::Forged
+                && head.id == chained.id
+                && head.digest == chained.digest
+        })
+    }
+
     /// What the next row goes on from, after the last row and the head that are there.
     pub(super) fn next(&self, last: Last, head: Option<&str>, at: &str) -> Next {
         let complaint = |reason: &str| {
@@ -131,28 +148,17 @@ impl HeadKey {
                 "reason": reason, "head": head, "last": last.id, "digest": last.digest,
             });
             tracing::error!(audit.id = last.id, "the audit's head: {reason}");
-            Some(AuditRow {
-                at: at.to_owned(),
-                action: COMPLAINT.to_owned(),
-                subject: "audit".to_owned(),
-                who: "bulkhead".to_owned(),
-                differences: differences.to_string(),
-                comment: reason.to_owned(),
-                operation: uuid::Uuid::now_v7().to_string(),
-                ..AuditRow::default()
-            })
+            Some(about(COMPLAINT, reason, &differences, at))
         };
         let (from, complaint) = match head.map(serde_json::from_str::<Head>) {
-            None if last.id == 0 => (last, None),
+            None if last.id == 0 => (last.clone(), None),
             None => (last.clone(), complaint("the head was missing")),
             Some(Err(_)) => (last.clone(), complaint("the head was no head")),
             Some(Ok(head)) => match self.check(&head) {
                 Mark::Forged => (last.clone(), complaint("the head was forged")),
                 mark @ (Mark::Good | Mark::Another | Mark::Unchecked) => {
                     let changed = mark == Mark::Another;
-                    let told = changed
-                        .then(|| complaint("the key is another one"))
-                        .flatten();
+                    let told = changed.then(|| complaint(ANOTHER)).flatten();
                     if head.id < last.id {
                         let told = complaint("there were rows after the head");
                         (last.clone(), told)
@@ -166,8 +172,45 @@ impl HeadKey {
                 }
             },
         };
+        let complaint = complaint.or_else(|| {
+            let is_bare = last.id > 0 && last.digest.is_empty();
+            is_bare.then(|| complaint_of_bare(&last, at))
+        });
         Next { from, complaint }
     }
+}
+
+fn complaint_of_bare(last: &Last, at: &str) -> AuditRow {
+    let reason = "there were rows without a digest";
+    tracing::error!(audit.id = last.id, "the audit: {reason}");
+    about(COMPLAINT, reason, &serde_json::json!({"last": last.id}), at)
+}
+
+/// A row of ours about the audit itself.
+pub(super) fn about(
+    action: &str,
+    comment: &str,
+    differences: &serde_json::Value,
+    at: &str,
+) -> AuditRow {
+    AuditRow {
+        at: at.to_owned(),
+        action: action.to_owned(),
+        subject: "audit".to_owned(),
+        who: "bulkhead".to_owned(),
+        differences: differences.to_string(),
+        comment: comment.to_owned(),
+        operation: uuid::Uuid::now_v7().to_string(),
+        ..AuditRow::default()
+    }
+}
+
+/// Says of rows up to `last` that they had no digest until now.
+pub(super) fn chained(rows: u64, last: u64, at: &str) -> AuditRow {
+    tracing::warn!(rows, audit.id = last, "rows of the audit are chained now");
+    let comment = format!("{rows} rows up to {last} had no digest until now");
+    let differences = serde_json::json!({"rows": rows, "last": last});
+    about(CHAINED, &comment, &differences, at)
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use std::path::Path;
 
 use super::database::Database;
 use super::figures::Figures;
-use super::{Address, AuditRow, Backup, Restored, StoreError, history_of, sqlite};
+use super::{Address, AuditRow, Backup, Restored, StoreError, chaining, history_of, sqlite};
 use crate::clock;
+use wire::Secret;
 
 /// The tables of a store before and after, by their newest migration; 0 for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,12 @@ pub struct Migrated {
 }
 
 /// Brings the tables of store and history to what this build needs; with `check`, only looks.
-pub async fn migrate(url: &str, check: bool) -> Result<[Migrated; 2], StoreError> {
+/// What is there of the audit is chained with `audit_key`, as a start does.
+pub async fn migrate(
+    url: &str,
+    audit_key: Option<Secret>,
+    check: bool,
+) -> Result<[Migrated; 2], StoreError> {
     let (policy, history) = (Address::parse(url)?, history_of(url)?);
     let (from, to) = Database::migrations(&policy).await?;
     let of_policy = Migrated {
@@ -38,7 +44,7 @@ pub async fn migrate(url: &str, check: bool) -> Result<[Migrated; 2], StoreError
         to,
     };
     if !check {
-        let store = Database::open(&policy).await?;
+        let (store, _) = chaining::open(&policy, audit_key).await?;
         store.close().await;
         Figures::open(&history).await?.close().await;
     }
@@ -51,8 +57,14 @@ pub async fn backup(url: &str, to: &Path) -> Result<Backup, StoreError> {
 }
 
 /// Puts a copy in the place of a SQLite store that nobody uses.
-pub async fn restore(url: &str, from: &Path) -> Result<Restored, StoreError> {
-    sqlite::restore(&file(url, "pg_restore")?, from, &clock::utc()).await
+/// The head of its audit is signed with `audit_key`, else with the one beside the store.
+pub async fn restore(
+    url: &str,
+    from: &Path,
+    audit_key: Option<Secret>,
+) -> Result<Restored, StoreError> {
+    let path = file(url, "pg_restore")?;
+    sqlite::restore(&path, from, &clock::utc(), audit_key).await
 }
 
 /// What makes a restored store noticed, beside its lower numbers: it keeps its name, so that

@@ -8,6 +8,7 @@
 mod address;
 mod alerts;
 mod audit;
+mod chaining;
 mod changes;
 mod database;
 mod drills;
@@ -189,18 +190,10 @@ impl Store {
     /// beside a SQLite store.
     pub async fn open_with(url: &str, audit_key: Option<Secret>) -> Result<Self, StoreError> {
         let address = Address::parse(url)?;
-        let database = Database::open(&address).await?;
+        let (database, head_key) = chaining::open(&address, audit_key).await?;
         let epoch = database.epoch().await?.into();
         let (writes, changed) = (TaskTracker::new(), Arc::new(Notify::new()));
         let size_bytes = Arc::new(AtomicU64::new(database.size_bytes().await?));
-        let head_key = head_key(&address, audit_key, true)?;
-        let chained = database.chain(&head_key).await?;
-        if chained > 0 {
-            tracing::warn!(
-                rows = chained,
-                "rows of the audit from before are chained now"
-            );
-        }
         Ok(Self {
             database,
             epoch,

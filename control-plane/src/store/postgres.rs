@@ -9,6 +9,7 @@ mod alerts;
 mod audit;
 mod changes;
 mod drills;
+mod guards;
 mod idempotency;
 pub(super) mod live;
 mod meta;
@@ -28,6 +29,7 @@ use sqlx::postgres::PgRow;
 use tokio::sync::Mutex;
 
 use super::address::Server;
+use super::verify::CHAINED;
 use super::{AuditEntry, AuditRow, Generation, StoreError, Stored};
 pub(super) use audit::Snapshot;
 use open::{STORE, prepare};
@@ -44,12 +46,15 @@ pub(super) struct Database {
     readers: Pool,
     /// One question at a time on a connection of its own.
     asking: Arc<Mutex<()>>,
+    /// It had no chain until this opening.
+    pub(super) is_old: bool,
 }
 
 impl Database {
     pub(super) async fn open(server: &Server) -> Result<Self, StoreError> {
-        prepare(server, &STORE).await?;
+        let (before, _) = prepare(server, &STORE).await?;
         Ok(Self {
+            is_old: (1..CHAINED).contains(&before),
             writer: Pool::new(server, 1, &[sql::SESSION, sql::IN_FULL]),
             readers: Pool::new(server, READERS_MAX, &[sql::SESSION]),
             server: server.clone(),

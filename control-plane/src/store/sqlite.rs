@@ -10,6 +10,7 @@ mod audit;
 mod backup;
 mod changes;
 mod drills;
+mod guards;
 mod idempotency;
 mod meta;
 mod people;
@@ -27,13 +28,14 @@ use sqlx::sqlite::{
 };
 use sqlx::{Row as _, SqlitePool};
 
-use super::open::{STORE, classify, inspect, make_file, migrate};
+use super::open::{STORE, applied, classify, inspect, make_file, migrate};
+use super::verify::CHAINED;
 use super::{AuditEntry, AuditRow, Generation, StoreError, Stored};
 
 pub(super) use audit::Snapshot;
 use backup::Lock;
 pub use backup::{Backup, Restored};
-pub(super) use backup::{backup, head_key, restore};
+pub(super) use backup::{backup, has_key, head_key, restore};
 
 /// Longest wait for another process's lock.
 const BUSY_MAX: Duration = Duration::from_secs(5);
@@ -51,6 +53,8 @@ pub(super) struct Database {
     log: Arc<PathBuf>,
     /// Says that the file is in use.
     lock: Arc<Mutex<Option<Lock>>>,
+    /// It had no chain until this opening.
+    pub(super) is_old: bool,
 }
 
 impl Database {
@@ -65,6 +69,7 @@ impl Database {
             .connect_with(options.clone())
             .await
             .map_err(|error| classify(error, path))?;
+        let before = applied(path).await?;
         migrate(&writer, path, &STORE).await?;
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS_MAX)
@@ -79,6 +84,7 @@ impl Database {
             readers,
             log: Arc::new(log.into()),
             lock: Arc::new(Mutex::new(Some(lock))),
+            is_old: (1..CHAINED).contains(&before),
         })
     }
 

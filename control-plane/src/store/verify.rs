@@ -8,7 +8,7 @@ use wire::Secret;
 
 use super::audit::Last;
 use super::database::Snapshot;
-use super::head::{COMPLAINT, Head, HeadKey, Mark};
+use super::head::{ANOTHER, CHAINED as CHAINED_ROW, COMPLAINT, GUARDED, Head, HeadKey, Mark};
 use super::{Address, AuditEntry, StoreError, head_key};
 
 /// Rows that are read at once.
@@ -16,7 +16,9 @@ const ROWS_AT_ONCE: u32 = 500;
 /// How far away a row that was moved is looked for.
 const MOVED_MAX: u64 = 500;
 /// The migration that the chain came with.
-const CHAINED: i64 = 8;
+pub(super) const CHAINED: i64 = 8;
+/// Most that is said of rows that are as they were written.
+const NOTES_MAX: usize = 20;
 
 /// What became of the first row that is not as it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -36,6 +38,8 @@ pub enum How {
     Unchained,
     /// The head of the chain is missing or not of this key.
     Head,
+    /// The table does not refuse changes any more.
+    Unguarded,
 }
 
 /// The first row that is not as it was written.
@@ -58,6 +62,8 @@ pub struct Verified {
     pub head: Option<Head>,
     /// `good`, `unchecked` (no key), `unsigned`, `another` (of another key), `forged`, `none`.
     pub signature: &'static str,
+    /// What rows of the store's own say of the audit: which were chained when, and the like.
+    pub notes: Vec<String>,
     /// The first break.
     pub broken: Option<Broken>,
 }
@@ -113,6 +119,8 @@ async fn of(
             break;
         }
     }
+    let unguarded = snapshot.unguarded().await?;
+    chain.guarded(&unguarded);
     let mark = head.as_ref().map(|head| key.check(head));
     let signature = match (mark, &head) {
         (None, _) => "none",
@@ -123,7 +131,8 @@ async fn of(
         (Some(Mark::Unchecked), _) => "unchecked",
     };
     let is_wrong = matches!(mark, Some(Mark::Forged | Mark::Another));
-    if is_wrong && chain.broken.is_none() {
+    let is_whole = |broken: &Broken| broken.how == How::Unguarded;
+    if is_wrong && chain.broken.as_ref().is_none_or(is_whole) {
         let detail = format!(
             "the mark of the head is {signature}: it is not of the key {}",
             key.name()
@@ -138,6 +147,7 @@ async fn of(
         rows: chain.rows,
         head,
         signature,
+        notes: chain.notes,
         broken: chain.broken,
     })
 }
@@ -156,6 +166,7 @@ struct Chain {
     broken: Option<Broken>,
     /// The head was told to be wrong here.
     complaint: Option<Broken>,
+    notes: Vec<String>,
 }
 
 impl Chain {
@@ -167,8 +178,25 @@ impl Chain {
             self.broken = broken;
             return false;
         }
-        if entry.row.action == COMPLAINT && !entry.row.comment.starts_with("the key") {
-            let detail = format!("before it was written {}", entry.row.comment);
+        let row = &entry.row;
+        let is_ours = [CHAINED_ROW, GUARDED, COMPLAINT].contains(&&*row.action);
+        if is_ours && self.notes.len() < NOTES_MAX {
+            // Whoever wrote it: no control bytes for a terminal.
+            let (at, comment) = (row.at.escape_debug(), row.comment.escape_debug());
+            let note = format!("row {} of {at}: {}: {comment}", entry.id, row.action);
+            self.notes.push(note);
+        }
+        // Whoever changed the key knows what was there before.
+        let is_known = self.expected.iter().any(|(id, _)| id + 1 == entry.id);
+        if row.action == COMPLAINT && !(is_known && row.comment == ANOTHER) {
+            let detail = match &*row.comment {
+                ANOTHER => format!(
+                    "before it was written {ANOTHER}; if you changed it, say what was there: \
+                     --expect {}:{}",
+                    self.last.id, self.last.digest
+                ),
+                comment => format!("before it was written {}", comment.escape_debug()),
+            };
             self.complaint.get_or_insert(Broken {
                 row: entry.id,
                 how: How::Head,
@@ -274,6 +302,20 @@ impl Chain {
             (None, None) => return,
         };
         self.broken = Some(Broken { row, how, detail });
+    }
+
+    /// Where nothing else is wrong it may still not be protected.
+    fn guarded(&mut self, missing: &[&str]) {
+        if missing.is_empty() {
+            return;
+        }
+        let names = missing.join(", ");
+        let row = self.last.id;
+        self.broken.get_or_insert_with(|| Broken {
+            row,
+            how: How::Unguarded,
+            detail: format!("triggers are missing: {names}; the next start makes them anew"),
+        });
     }
 
     /// No more rows.

@@ -88,7 +88,7 @@ pub(crate) fn make(asked: &Asked, now: Timestamp) -> Result<Made, KeyError> {
     }
     let now_s = now.as_second();
     let expires = asked.expires_at.as_deref().map(str::trim);
-    let expires = expires.filter(|text| !text.is_empty()).map(|text| {
+    let expires = expires.map(|text| {
         let moment = parse_moment(text).and_then(|unix_s| i64::try_from(unix_s).ok());
         let rule = "must be a moment to come, in UTC, such as \"2027-07-01T12:00:00Z\"";
         let ahead = moment.filter(|unix_s| *unix_s > now_s);
@@ -236,6 +236,8 @@ mod tests {
             ("label", "a\nb"),
             ("label", &*"x".repeat(65)),
             ("expires_at", "tomorrow"),
+            ("expires_at", ""),
+            ("expires_at", "  "),
             ("expires_at", "1970-01-12T13:46:40Z"),
             ("overlap", "1h"),
         ] {

@@ -95,21 +95,28 @@ impl Victim {
     /// Whoever may change tables takes what protects them away, and keeps a copy for the next try.
     async fn lay_open(&mut self) {
         self.run(match self.raw {
-            Raw::Sqlite(_) => {
-                "DROP TRIGGER audit_is_not_changed; DROP TRIGGER audit_is_not_deleted; \
-                 DROP INDEX audit_by_operation"
-            }
-            Raw::Postgres(_) => {
-                "ALTER TABLE bulkhead.audit DISABLE TRIGGER audit_is_not_changed; \
-                 ALTER TABLE bulkhead.audit DISABLE TRIGGER audit_is_not_emptied; \
-                 DROP INDEX bulkhead.audit_by_operation"
-            }
+            Raw::Sqlite(_) => "DROP INDEX audit_by_operation",
+            Raw::Postgres(_) => "DROP INDEX bulkhead.audit_by_operation",
         })
         .await;
+        self.unguard().await;
         self.run(
             "CREATE TABLE @good AS SELECT * FROM @audit; \
                   CREATE TABLE @good_meta AS SELECT * FROM @meta WHERE key = 'audit/head'",
         )
+        .await;
+    }
+
+    async fn unguard(&mut self) {
+        self.run(match self.raw {
+            Raw::Sqlite(_) => {
+                "DROP TRIGGER audit_is_not_changed; DROP TRIGGER audit_is_not_deleted"
+            }
+            Raw::Postgres(_) => {
+                "ALTER TABLE bulkhead.audit DISABLE TRIGGER audit_is_not_changed; \
+                 DROP TRIGGER audit_is_not_emptied ON bulkhead.audit"
+            }
+        })
         .await;
     }
 
@@ -193,11 +200,19 @@ async fn whatever_is_done_to_a_row_is_named() {
         for k in 1..=ROWS {
             every_way(&mut victim, k).await;
         }
+        let found = victim.verified().await.broken.unwrap();
         assert_eq!(
-            victim.verified().await.broken,
-            None,
-            "all is as it was again"
+            (found.row, found.how),
+            (ROWS, How::Unguarded),
+            "all is as it was again but for the triggers"
         );
+        let store = Store::open_with(&victim.url, victim.key.clone()).await;
+        store.unwrap().close().await;
+        let found = victim.verified().await;
+        assert_eq!((found.rows, found.broken), (ROWS + 1, None));
+        assert!(found.notes[0].contains("audit-guards: missing, and made anew: audit_is_not"));
+        let error = victim.try_run("DELETE FROM @audit").await.unwrap_err();
+        assert!(error.to_string().contains("append-only"), "{error}");
     }
 }
 
@@ -346,15 +361,14 @@ async fn a_tail_that_was_cut_off_is_found_whatever_was_done_to_the_head() {
             .await
             .unwrap();
         store.append(new("on"), ROWS / 2).await.unwrap();
-        let rows = store.audit(2).await.unwrap();
-        assert_eq!(
-            (rows[0].action.as_str(), rows[1].action.as_str()),
-            ("put", "audit-head")
-        );
-        assert_eq!(rows[1].comment, "the head was forged");
+        let rows = store.audit(3).await.unwrap();
+        let actions: Vec<&str> = rows.iter().map(|row| row.action.as_str()).collect();
+        assert_eq!(actions, ["put", "audit-guards", "audit-head"]);
+        assert_eq!(rows[2].comment, "the head was forged");
         store.close().await;
         let found = victim.verified().await.broken.unwrap();
         assert_eq!((found.row, found.how), (10, How::Head), "{found:?}");
+        victim.unguard().await;
         victim.repair().await;
         // With the head left alone, the break stays in the chain.
         victim
@@ -377,10 +391,10 @@ async fn a_tail_that_was_cut_off_is_found_whatever_was_done_to_the_head() {
     }
 }
 
-/// The tables themselves refuse what is no new row; rows of an older build are chained with the
-/// next start, once.
+/// The tables themselves refuse what is no new row; rows that a build from before writes beside
+/// us are chained, and that is told.
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_stay_and_old_ones_are_chained_with_the_next_start() {
+async fn rows_stay_and_those_of_an_older_build_are_chained_and_told() {
     for mut victim in victims().await {
         for sql in [
             "UPDATE @audit SET who = 'mallory' WHERE id = 3",
@@ -392,37 +406,91 @@ async fn rows_stay_and_old_ones_are_chained_with_the_next_start() {
             assert!(error.contains("append-only"), "{sql}: {error}");
         }
         if matches!(victim.raw, Raw::Postgres(_)) {
-            let error = victim
-                .try_run("TRUNCATE @audit")
-                .await
-                .unwrap_err()
-                .to_string();
-            assert!(error.contains("append-only"), "{error}");
+            let error = victim.try_run("TRUNCATE @audit").await.unwrap_err();
+            assert!(error.to_string().contains("append-only"), "{error}");
         }
-        let whole = victim.column("digest", ROWS).await;
-        victim.lay_open().await;
-        victim
-            .run(
-                "UPDATE @audit SET previous = '', digest = ''; \
-                  DELETE FROM @meta WHERE key = 'audit/head'",
-            )
-            .await;
-        assert_eq!(victim.verified().await.broken.unwrap().how, How::Unchained);
+        let older = "INSERT INTO @audit (at, action, who, origin, generation_before, \
+                     generation_after, differences, request_id) \
+                     VALUES ('then', 'put', 'older', '', 6, 6, '', '')";
+        victim.run(older).await;
         let store = Store::open_with(&victim.url, victim.key.clone())
             .await
             .unwrap();
-        assert_eq!(victim.column("digest", ROWS).await, whole);
-        // A build from before writes beside us.
-        victim
-            .run(
-                "INSERT INTO @audit (at, action, who, origin, generation_before, \
-                  generation_after, differences, request_id) \
-                  VALUES ('then', 'put', 'older', '', 6, 6, '', '')",
-            )
-            .await;
+        let found = victim.verified().await;
+        assert_eq!((found.rows, found.broken), (ROWS + 2, None), "by the start");
+        victim.run(older).await;
+        victim.run(older).await;
         store.append(new("on"), ROWS / 2).await.unwrap();
         store.close().await;
         let found = victim.verified().await;
+        assert_eq!((found.rows, found.broken), (ROWS + 6, None));
+        assert!(found.notes[0].ends_with("audit-chained: 1 rows up to 13 had no digest until now"));
+        assert!(found.notes[1].ends_with("audit-chained: 2 rows up to 16 had no digest until now"));
+    }
+}
+
+/// Without the key nobody has rows signed that he changed: not by passing them off as old ones,
+/// nor by a key of his own.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_lost_their_digests_are_never_signed_again() {
+    let last = format!("id > {}", ROWS - 3);
+    let gone = "DELETE FROM @meta WHERE key = 'audit/head'";
+    for (rows, head, broken) in [
+        ("TRUE", gone, (1, How::Unchained)),
+        ("TRUE", "", (1, How::Unchained)),
+        (&*last, gone, (ROWS - 2, How::Unchained)),
+        (&*last, "", (ROWS - 2, How::Unchained)),
+        ("FALSE", gone, (ROWS + 1, How::Head)),
+    ] {
+        for mut victim in victims().await {
+            victim.lay_open().await;
+            let sql = format!(
+                "UPDATE @audit SET who = 'mallory', previous = '', digest = '' WHERE {rows}; {head}"
+            );
+            victim.run(&sql).await;
+            let store = Store::open_with(&victim.url, victim.key.clone())
+                .await
+                .unwrap();
+            let told = store.audit(2).await.unwrap();
+            assert_eq!(told[0].action, "audit-guards");
+            assert_eq!(told[1].action, "audit-head", "{rows} {head}");
+            store.append(new("on"), ROWS / 2).await.unwrap();
+            store.close().await;
+            let store = Store::open_with(&victim.url, victim.key.clone()).await;
+            store.unwrap().close().await;
+            let found = victim.verified().await.broken.unwrap();
+            assert_eq!((found.row, found.how), broken, "{rows} {head}: {found:?}");
+        }
+    }
+}
+
+/// A head of another key is somebody's who changed the key, or had none: who did it says what was
+/// there before.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_key_is_told_until_somebody_answers_for_it() {
+    for mut victim in victims().await {
+        let known = (ROWS, victim.column("digest", ROWS).await);
+        let key = Some(Secret::new(&"n".repeat(32)).unwrap());
+        let store = Store::open_with(&victim.url, key.clone()).await.unwrap();
+        store.append(new("on"), ROWS / 2).await.unwrap();
+        store.close().await;
+        let found = verify(&victim.url, key.clone(), &[]).await.unwrap();
+        let broken = found.broken.unwrap();
+        assert_eq!((broken.row, broken.how), (ROWS + 1, How::Head));
+        assert!(
+            broken
+                .detail
+                .contains(&format!("--expect {ROWS}:{}", known.1))
+        );
+        let found = verify(&victim.url, key.clone(), &[known]).await.unwrap();
         assert_eq!((found.rows, found.broken), (ROWS + 2, None));
+        let wrong = [(ROWS, "0".repeat(64))];
+        assert!(
+            verify(&victim.url, key, &wrong)
+                .await
+                .unwrap()
+                .broken
+                .is_some()
+        );
     }
 }

@@ -96,7 +96,7 @@ async fn a_restored_store_is_noticed_and_the_old_one_kept() {
     store.append(new("kept"), 0).await.unwrap();
     store::backup(&url(&path), &copy).await.unwrap();
     store.append(new("lost"), 1).await.unwrap();
-    let held = store::restore(&url(&path), &copy).await.unwrap_err();
+    let held = store::restore(&url(&path), &copy, None).await.unwrap_err();
     assert!(matches!(held, StoreError::Held { .. }), "{held}");
     assert_eq!(
         store.newest_number().await.unwrap(),
@@ -105,7 +105,7 @@ async fn a_restored_store_is_noticed_and_the_old_one_kept() {
     );
     let epoch = store.epoch().to_owned();
     store.close().await;
-    let restored = store::restore(&url(&path), &copy).await.unwrap();
+    let restored = store::restore(&url(&path), &copy, None).await.unwrap();
     assert_eq!(restored.newest, 1);
     let again = Store::open(&url(&path)).await.unwrap();
     assert_eq!((again.epoch(), restored.epoch.as_str()), (&*epoch, &*epoch));
@@ -149,7 +149,7 @@ async fn only_a_whole_copy_takes_the_place_of_a_store() {
     let before = std::fs::read(&path).unwrap();
     for bytes in [&flipped[..], &good[..good.len() - 5_000], b"", b"nonsense"] {
         std::fs::write(&bad, bytes).unwrap();
-        let error = store::restore(&url(&path), &bad).await;
+        let error = store::restore(&url(&path), &bad, None).await;
         assert!(error.is_err(), "{} bytes", bytes.len());
         assert_eq!(std::fs::read(&path).unwrap(), before);
     }
@@ -160,13 +160,13 @@ async fn only_a_whole_copy_takes_the_place_of_a_store() {
                  VALUES (999, 'later', TRUE, x'00', 1)";
     connection.execute(newer).await.unwrap();
     sqlx::Connection::close(connection).await.unwrap();
-    let error = store::restore(&url(&path), &bad).await.unwrap_err();
+    let error = store::restore(&url(&path), &bad, None).await.unwrap_err();
     assert!(matches!(error, StoreError::Newer { .. }), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
     // The store is lost: what is left of it is kept beside the copy that takes its place.
     std::fs::write(&path, &flipped).unwrap();
     assert!(Store::open(&url(&path)).await.is_err());
-    let restored = store::restore(&url(&path), &copy).await.unwrap();
+    let restored = store::restore(&url(&path), &copy, None).await.unwrap();
     assert_eq!(std::fs::read(restored.kept.unwrap()).unwrap(), flipped);
     let opened = Store::open(&url(&path)).await.unwrap();
     assert_eq!(opened.newest_number().await.unwrap(), 1);
@@ -192,7 +192,7 @@ fn what_a_dead_process_wrote_ahead_goes_with_the_old_store() {
     std::fs::write(&path, file).unwrap();
     std::fs::write(&wal, ahead).unwrap();
     let restored = runtime
-        .block_on(store::restore(&url(&path), &copy))
+        .block_on(store::restore(&url(&path), &copy, None))
         .unwrap();
     assert!(!wal.exists());
     let config = config(folder.path());
@@ -216,7 +216,7 @@ async fn tables_are_brought_up_to_date_and_told() {
     places.extend(database.as_ref().map(|database| database.url.clone()));
     for url in &places {
         let ends = async |check| {
-            let tables = store::migrate(url, check).await.unwrap();
+            let tables = store::migrate(url, None, check).await.unwrap();
             tables.map(|Migrated { from, to, .. }| (from, to))
         };
         let [(0, policy @ 3..), (0, history @ 1..)] = ends(true).await else {

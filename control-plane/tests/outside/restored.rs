@@ -114,7 +114,7 @@ async fn a_restored_backup_moves_no_gateway_without_a_word() {
         running, folder, ..
     } = plane;
     drop(running);
-    store::restore(&url, &copy).await.unwrap();
+    store::restore(&url, &copy, None).await.unwrap();
     let config = config(folder.path());
     let plane = Plane::start_with(folder, config).unwrap();
     asks_at_every_number(&plane, &held, 9).await;

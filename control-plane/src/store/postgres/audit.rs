@@ -5,6 +5,7 @@
 
 use sqlx::{Connection as _, Executor as _, PgConnection, Row as _};
 
+use super::guards::missing;
 use super::open::{STORE, migrations};
 use super::pool::bounded;
 use super::{Database, audit_entry, signed, sql};
@@ -46,6 +47,11 @@ impl Snapshot {
         let row = sqlx::query(sql::FACT).bind(HEAD);
         let row = bounded(row.fetch_optional(&mut self.0)).await?;
         Ok(row.map(|row| row.try_get(0)).transpose()?)
+    }
+
+    /// The triggers that are missing.
+    pub(in crate::store) async fn unguarded(&mut self) -> Result<Vec<&'static str>, StoreError> {
+        missing(&mut self.0).await
     }
 
     pub(in crate::store) async fn close(self) {

@@ -105,6 +105,11 @@ statements! {
          COALESCE(generation_after, 0), differences, comment, request_id, operation \
          FROM bulkhead.audit WHERE operation = $1";
     LAST_AUDIT = "SELECT id, digest FROM bulkhead.audit ORDER BY id DESC LIMIT 1";
+    /// Before each row that is changed or deleted, and before the table is emptied.
+    GUARDS = "SELECT t.tgname::text, p.prosrc FROM pg_catalog.pg_trigger t \
+         JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid \
+         WHERE t.tgrelid = 'bulkhead.audit'::regclass AND t.tgenabled IN ('O', 'A') \
+         AND t.tgqual IS NULL AND t.tgtype IN (27, 34)";
     SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
     AUDIT_AFTER = "SELECT at, action, subject, who, origin, generation_before, \
          COALESCE(generation_after, 0), differences, comment, request_id, operation, \

@@ -14,7 +14,7 @@ use sqlx::{Connection as _, Executor as _, PgConnection, Row as _};
 use super::pool::bounded;
 use super::{Database, audit_entry, audit_row, number, signed, sql};
 use crate::store::audit::{CHAINED_AT_ONCE_MAX, Last};
-use crate::store::head::{HEAD, HeadKey, Next};
+use crate::store::head::{HEAD, HeadKey, Next, chained as chained_row};
 use crate::store::write::{Append, Outcome, Rows};
 use crate::store::{AuditRow, StoreError};
 
@@ -57,7 +57,8 @@ impl Database {
         held.done(end)
     }
 
-    /// Chains rows that a build from before wrote; how many.
+    /// Chains the rows that were there before the migration that brought the chain; how many.
+    /// For whoever ran that migration alone.
     pub(in crate::store) async fn chain(&self, key: &HeadKey) -> Result<u64, StoreError> {
         let mut held = self.readers.acquire().await?;
         let unchained = last(held.connection(), sql::LAST_AUDIT).await;
@@ -78,6 +79,19 @@ impl Database {
                 }
             }
         }
+    }
+
+    /// The last row, the last one with a digest, and the head.
+    pub(in crate::store) async fn ends(&self) -> Result<(Last, Last, Option<String>), StoreError> {
+        let mut held = self.readers.acquire().await?;
+        let connection = held.connection();
+        let ends = async {
+            let end = last(connection, sql::LAST_AUDIT).await?;
+            let chained = last(connection, sql::LAST_CHAINED).await?;
+            Ok((end, chained, head(connection).await?))
+        };
+        let ends = tokio::time::timeout(ROWS_MAX, ends).await;
+        held.done(ends.unwrap_or(Err(StoreError::Away(None))))
     }
 
     /// What became of a write whose commit was not answered.
@@ -189,25 +203,40 @@ async fn insert_audit(
         (row.generation_before, row.generation_after) = (newest, newest);
     }
     let mut end = last(connection, sql::LAST_AUDIT).await?;
+    let mut head = head(connection).await?;
+    let mut late = None;
     if end.id > 0 && end.digest.is_empty() {
-        // A build from before writes to the same tables.
-        while chain_some(connection, key).await? > 0 {}
-        end = last(connection, sql::LAST_AUDIT).await?;
+        let chained = last(connection, sql::LAST_CHAINED).await?;
+        if key.goes_on(head.as_deref(), &chained) {
+            // A build from before writes to the same tables.
+            while chain_some(connection, key).await? > 0 {}
+            late = Some(chained_row(end.id - chained.id, end.id, &row.at));
+            end = last(connection, sql::LAST_AUDIT).await?;
+            head = self::head(connection).await?;
+        }
     }
-    let head = sqlx::query(sql::FACT).bind(HEAD);
-    let head = head.fetch_optional(&mut *connection).await?;
-    let head: Option<String> = head.map(|row| row.try_get(0)).transpose()?;
     let Next {
         mut from,
         complaint,
     } = key.next(end, head.as_deref(), &row.at);
-    if let Some(mut told) = complaint {
+    for mut told in late.into_iter().chain(complaint) {
+        if told.action == row.action {
+            // The row is there to tell it.
+            (row.comment, row.differences) = (told.comment, told.differences);
+            continue;
+        }
         let generations = (row.generation_before, row.generation_after);
         (told.generation_before, told.generation_after) = generations;
         from = add(connection, &told, &from).await?;
     }
     let end = add(connection, row, &from).await?;
     put_head(connection, key, end, &row.at).await
+}
+
+async fn head(connection: &mut PgConnection) -> Result<Option<String>, StoreError> {
+    let head = sqlx::query(sql::FACT).bind(HEAD);
+    let head = head.fetch_optional(connection).await?;
+    Ok(head.map(|row| row.try_get(0)).transpose()?)
 }
 
 async fn add(

@@ -8,6 +8,7 @@ use std::path::Path;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Row as _, SqliteConnection};
 
+use super::guards::missing;
 use super::{BUSY_MAX, Database, audit_entry, signed, sql};
 use crate::store::head::HEAD;
 use crate::store::open::{STORE, applied, classify, inspect};
@@ -57,6 +58,11 @@ impl Snapshot {
         let row = sqlx::query(sql::FACT).bind(HEAD);
         let row = row.fetch_optional(&mut self.0).await?;
         Ok(row.map(|row| row.try_get(0)).transpose()?)
+    }
+
+    /// The triggers that are missing.
+    pub(in crate::store) async fn unguarded(&mut self) -> Result<Vec<&'static str>, StoreError> {
+        missing(&mut self.0).await
     }
 
     pub(in crate::store) async fn close(self) {

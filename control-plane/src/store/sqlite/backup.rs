@@ -13,7 +13,7 @@ use sqlx::{ConnectOptions as _, Connection as _, Row as _};
 use wire::Secret;
 
 use super::{BUSY_MAX, Database, number, sql};
-use crate::store::head::HeadKey;
+use crate::store::head::{HeadKey, chained};
 use crate::store::open::{STORE, applied, classify, inspect, make_file};
 use crate::store::{AuditRow, Facts, StoreError, restored_note};
 
@@ -70,13 +70,17 @@ pub(in crate::store) async fn restore(
     path: &Path,
     from: &Path,
     at: &str,
+    key: Option<Secret>,
 ) -> Result<Restored, StoreError> {
     must_be_a_store(from).await?;
     let _lock = Lock::alone(path)?;
     let part = beside(path, &format!("part-{}", std::process::id()));
     let restored = async {
         copy(from, &part).await?;
-        let key = head_key(path, true)?;
+        let key = match key {
+            Some(key) => HeadKey::new(Some(key)),
+            None => head_key(path, true)?,
+        };
         let (newest, epoch) = note(&part, from, at, &key).await?;
         let kept = put_aside(path, at).await?;
         std::fs::rename(&part, path).map_err(failed(path))?;
@@ -152,7 +156,12 @@ async fn note(
 ) -> Result<(u64, String), StoreError> {
     let database = Database::open(part).await?;
     let noted = async {
-        database.chain(key).await?;
+        if database.is_old {
+            let rows = database.chain(key).await?;
+            let (last, ..) = database.ends().await?;
+            let told = chained(rows, last.id, at);
+            database.transact(&Facts::default(), told, key).await?;
+        }
         let newest = database.newest_number().await?;
         let note = restored_note(newest, at, &from.display().to_string());
         let (name, value) = note.fact;
@@ -238,6 +247,11 @@ pub(in crate::store) fn head_key(path: &Path, make: bool) -> Result<HeadKey, Sto
         Err(error) => return Err(failed(&name)(error)),
     }
     Ok(HeadKey::new(Some(Secret::from_file(&name).map_err(wrong)?)))
+}
+
+/// Whether there is one already.
+pub(in crate::store) fn has_key(path: &Path) -> bool {
+    with(path, "-audit-key").exists()
 }
 
 /// A lock beside the file, because closing the file itself would take SQLite's own locks away.

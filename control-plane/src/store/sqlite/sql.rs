@@ -47,6 +47,8 @@ statements! {
          FROM audit WHERE operation = ?";
     LAST_AUDIT = "SELECT id, digest FROM audit ORDER BY id DESC LIMIT 1";
     SNAPSHOT = "BEGIN";
+    GUARDS = "SELECT name, COALESCE(sql, '') FROM sqlite_schema \
+         WHERE type = 'trigger' AND tbl_name = 'audit'";
     AUDIT_AFTER = "SELECT at, action, subject, who, origin, generation_before, \
          COALESCE(generation_after, 0), differences, comment, request_id, operation, \
          id, previous, digest \

@@ -87,6 +87,7 @@ async fn a_full_database_refuses_and_recovers() {
         .await
         .unwrap();
     let database = Database {
+        is_old: false,
         writer,
         readers: roomy.readers.clone(),
         log: Arc::clone(&roomy.log),
@@ -113,4 +114,64 @@ async fn a_full_database_refuses_and_recovers() {
         assert_eq!(small.unwrap(), number + 1, "what fits is taken");
     }
     assert_eq!(append(&roomy, &large, 4).await.unwrap(), 5);
+}
+
+/// A store of the build before the chain, with a row.
+async fn of_before(path: &std::path::Path) {
+    const BEFORE: crate::store::open::Schema = crate::store::open::Schema {
+        application_id: STORE.application_id,
+        migrations: crate::store::open::MIGRATIONS.split_at(7).0,
+    };
+    make_file(path).unwrap();
+    let pool = SqlitePoolOptions::new().connect_with(options(path)).await;
+    let pool = pool.unwrap();
+    migrate(&pool, path, &BEFORE).await.unwrap();
+    pool.execute(
+        "INSERT INTO generations (number, document, digest, author, comment, source, created_at) \
+         VALUES (1, '{}', '', 'older', '', 'put', 'then'); \
+         INSERT INTO audit (at, action, who, origin, generation_before, generation_after, \
+         differences, request_id) VALUES ('then', 'put', 'older', '', 0, 1, '[]', '')",
+    )
+    .await
+    .unwrap();
+    pool.close().await;
+}
+
+/// The start that brings the chain chains what is there, says so, and is the only one that does.
+#[tokio::test]
+async fn old_rows_are_chained_by_the_start_that_brings_the_chain_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let url = format!("sqlite://{}", path.display());
+    of_before(&path).await;
+    crate::store::Store::open(&url).await.unwrap().close().await;
+    let found = crate::store::verify(&url, None, &[]).await.unwrap();
+    assert_eq!(
+        (found.rows, found.signature, found.broken),
+        (2, "good", None)
+    );
+    let note = "audit-chained: 1 rows up to 1 had no digest until now";
+    assert!(found.notes[0].ends_with(note), "{:?}", found.notes);
+    // What is passed off as older than the key beside it is not signed.
+    std::fs::remove_file(&path).unwrap();
+    of_before(&path).await;
+    crate::store::Store::open(&url).await.unwrap().close().await;
+    let found = crate::store::verify(&url, None, &[]).await.unwrap();
+    let broken = found.broken.unwrap();
+    assert_eq!((broken.row, broken.how), (1, crate::store::How::Unchained));
+    // Nor is the next store that was emptied taken for a new one.
+    let emptied = folder.path().join("emptied.db");
+    let url = format!("sqlite://{}", emptied.display());
+    of_before(&emptied).await;
+    let database = Database::open(&emptied).await.unwrap();
+    database
+        .writer
+        .execute("DROP TRIGGER audit_is_not_deleted; DELETE FROM audit")
+        .await
+        .unwrap();
+    database.close().await;
+    crate::store::Store::open(&url).await.unwrap().close().await;
+    let found = crate::store::verify(&url, None, &[]).await.unwrap();
+    let broken = found.broken.unwrap();
+    assert_eq!((broken.row, broken.how), (1, crate::store::How::Head));
 }
