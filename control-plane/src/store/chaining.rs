@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::database::Database;
-use super::head::{CHAINED, COMPLAINT, GUARDED, HEAD, HeadKey, about, chained};
+use super::head::{ANOTHER, CHAINED, COMPLAINT, GUARDED, HEAD, HeadKey, about, chained};
 use super::write::Outcome;
 use super::{Address, Facts, StoreError, head_key, sqlite};
 use crate::clock;
@@ -80,6 +80,10 @@ async fn look(database: &Database, key: &HeadKey) -> Result<(), StoreError> {
         let Some(told) = key.next(last, head.as_deref(), &at).complaint else {
             return Ok(());
         };
+        if told.comment == ANOTHER {
+            // Told by the first row of this key: a copy that is looked at needs none.
+            return Ok(());
+        }
         told
     };
     // Where somebody wrote meanwhile, that row told it.
