@@ -175,7 +175,7 @@ async fn a_halted_generation_is_tried_again_when_somebody_says_so() {
     gets(&mut fleet[0], newest).await;
     fleet[0].running(newest).await;
     gets(&mut fleet[3], newest).await;
-    assert_eq!(halted(&plane, newest), Value::Null);
+    crate::support::eventually("the halt is over", || halted(&plane, newest) == Value::Null);
     assert_eq!(again(newest).status, 409);
 }
 
