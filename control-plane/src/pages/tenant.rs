@@ -43,11 +43,9 @@ pub(super) async fn show(
     let asked = Asked::of(&request);
     let shown = async {
         let mut page = page(&state, &asked, &id).await?;
-        page.said = said(&view.said);
-        page.is_waiting = view.said == "waits";
-        let made = state
-            .made_keys
-            .take(&asked.person, &view.made, clock::now());
+        (page.said, page.is_waiting) = (said(&view.said), view.said == "waits");
+        let now = clock::now();
+        let made = state.made_keys.take(&asked.person, &view.made, now);
         page.made = made.filter(|(tenant, _)| *tenant == id).map(|(_, key)| key);
         Ok(match view.fragment.as_str() {
             "live" => page.fragment()?,
