@@ -132,7 +132,8 @@ fn wanted(pairs: &[(String, String)]) -> Result<Wanted, Problem> {
         subject: text("subject")?,
         from: moment("from", &text("from")?)?,
         to: moment("to", &text("to")?)?,
-        before: input::parameter(pairs, "before", "must be the number of a row")?,
+        before: input::parameter(pairs, "before", "must be the number of a row, from 1 on")?
+            .map(std::num::NonZeroU64::get),
     };
     Ok(Wanted {
         filter,
