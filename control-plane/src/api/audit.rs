@@ -122,7 +122,8 @@ fn wanted(pairs: &[(String, String)]) -> Result<Wanted, Problem> {
         Ok(text)
     };
     let format = text("format")?;
-    if !format.is_empty() && !FORMATS.contains(&format.as_str()) {
+    let is_given = pairs.iter().any(|(name, _)| name == "format");
+    if is_given && !FORMATS.contains(&format.as_str()) {
         let rule = format!("must be one of {}", FORMATS.join(", "));
         return Err(Problem::parameter("format", Some(&format), &rule));
     }
