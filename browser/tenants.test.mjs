@@ -104,7 +104,10 @@ routes = [{ id = "a", path = "/", upstream = "main", compartment = { limit = 9 }
       assert.match(await page.textContent('#said'), /revoked/);
       await eventually(async () => (await ask(product.gateway, '/', key(first))).status === 401, 'refused');
 
-      await send(page, '#suspend');
+      await send(page, '#suspend', { name: 'acm' });
+      assert.match(await page.textContent('#suspend-error'), /acme/);
+      assert.equal((await ask(product.gateway, '/', key(second))).status, 200);
+      await send(page, '#suspend', { name: 'acme' });
       await eventually(async () => (await ask(product.gateway, '/', key(second))).status === 403, 'suspended');
       await send(page, '#suspend');
       await eventually(async () => (await ask(product.gateway, '/', key(second))).status === 200, 'resumed');

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::{env, fs, io};
 
 use web::{
-    AdvicePage, AlertsPage, CompartmentPage, FleetPage, ListPage, Overview, Problem, RoutesPage,
-    ShadowPage, SignIn, Template,
+    AdvicePage, AlertsPage, ChangePage, ChangesPage, CompartmentPage, DocsPage, FleetPage,
+    GenerationPage, ListPage, OverridesPage, Overview, Problem, RoutesPage, SetUp, SettingsPage,
+    ShadowPage, SignIn, Template, TenantPage, TenantsPage, WelcomePage,
 };
 
 fn main() -> io::Result<()> {
@@ -27,35 +28,34 @@ fn main() -> io::Result<()> {
             html.map_err(io::Error::other)?,
         )
     };
-    for (name, page) in Overview::samples() {
-        write(format!("overview_{name}"), page.render())?;
+    macro_rules! samples_of {
+        ($($page:ident as $name:literal),+ $(,)?) => {
+            $(for (name, page) in $page::samples() {
+                write(format!("{}_{name}", $name), page.render())?;
+            })+
+        };
     }
-    for (name, page) in CompartmentPage::samples() {
-        write(format!("compartment_{name}"), page.render())?;
-    }
-    for (name, page) in ListPage::samples() {
-        write(format!("list_{name}"), page.render())?;
-    }
-    for (name, page) in AdvicePage::samples() {
-        write(format!("advice_{name}"), page.render())?;
-    }
-    for (name, page) in ShadowPage::samples() {
-        write(format!("shadow_{name}"), page.render())?;
-    }
-    for (name, page) in AlertsPage::samples() {
-        write(format!("alerts_{name}"), page.render())?;
-    }
-    for (name, page) in FleetPage::samples() {
-        write(format!("fleet_{name}"), page.render())?;
-    }
-    for (name, page) in RoutesPage::samples() {
-        write(format!("routes_{name}"), page.render())?;
-    }
-    for (name, page) in Problem::samples() {
-        write(format!("problem_{name}"), page.render())?;
-    }
-    for (name, page) in SignIn::samples() {
-        write(format!("sign_in_{name}"), page.render())?;
-    }
+    samples_of!(
+        Overview as "overview",
+        CompartmentPage as "compartment",
+        ListPage as "list",
+        AdvicePage as "advice",
+        ShadowPage as "shadow",
+        AlertsPage as "alerts",
+        FleetPage as "fleet",
+        RoutesPage as "routes",
+        TenantsPage as "tenants",
+        TenantPage as "tenant",
+        WelcomePage as "welcome",
+        ChangesPage as "changes",
+        ChangePage as "change",
+        GenerationPage as "generation",
+        OverridesPage as "overrides",
+        SettingsPage as "settings",
+        DocsPage as "docs",
+        Problem as "problem",
+        SetUp as "set_up",
+        SignIn as "sign_in",
+    );
     Ok(())
 }

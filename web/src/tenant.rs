@@ -35,6 +35,8 @@ pub struct TenantPage {
     pub key_form: KeyForm,
     /// What is wrong with the name that was typed to delete it.
     pub delete_error: Option<String>,
+    /// The same for being suspended.
+    pub suspend_error: Option<String>,
     /// Somebody published meanwhile: the generation that was seen.
     pub conflict: Option<u64>,
     /// What became of a form that was sent.

@@ -29,7 +29,7 @@ pub struct WelcomePage {
     pub typed: Typed,
     /// A key that was just made, and whose.
     pub made: Option<(String, MadeKey)>,
-    /// What came to the newest route; `None`: no gateway reports.
+    /// What came to the last route of those that are shown; `None`: no gateway reports.
     pub arrived: Option<Arrived>,
 }
 

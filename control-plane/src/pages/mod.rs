@@ -32,6 +32,7 @@ mod settings;
 mod shadow;
 mod sign_in;
 mod tenant;
+mod tenant_end;
 mod tenant_form;
 mod tenants;
 mod tenants_file;
@@ -120,8 +121,8 @@ fn others() -> Vec<Route> {
         Route::at("/gateways/tokens/revoke").post(ADMIN, gateways::revoke_token),
         Route::at("/gateways/try-again").post(OPERATOR, gateways::try_again),
         Route::at("/gateways/go-back").post(OPERATOR, gateways::go_back),
-        Route::at("/tenants/{id}/suspend").post(OPERATOR, tenant::suspend),
-        Route::at("/tenants/{id}/delete").post(OPERATOR, tenant::delete),
+        Route::at("/tenants/{id}/suspend").post(OPERATOR, tenant_end::suspend),
+        Route::at("/tenants/{id}/delete").post(OPERATOR, tenant_end::delete),
         Route::at("/tenants/{id}/keys").post(OPERATOR, tenant::make_key),
         Route::at("/tenants/{id}/keys/revoke").post(OPERATOR, tenant::revoke_key),
         Route::at("/tenants.csv").get(VIEWER, tenants_file::csv),

@@ -1,7 +1,7 @@
-//! `GET /tenants/{id}` and its forms: change, suspend, delete, keys.
+//! `GET /tenants/{id}` and its forms: change, keys.
 //!
-//! Separate page by page. In each way that a form can go wrong what was typed is kept; it must
-//! never show a key a second time, nor delete what nobody named.
+//! Separate page by page. Where a field is wrong or somebody published meanwhile, what was typed
+//! is kept; it must never show a key a second time.
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
@@ -59,7 +59,11 @@ pub(super) async fn show(
 }
 
 /// The page with fresh forms.
-async fn page(state: &AppState, asked: &Asked, id: &str) -> Result<TenantPage, PageError> {
+pub(super) async fn page(
+    state: &AppState,
+    asked: &Asked,
+    id: &str,
+) -> Result<TenantPage, PageError> {
     let current = state.policy_current().await;
     let snapshot = Snapshot::take(state);
     let told = Told::of(state);
@@ -87,6 +91,7 @@ async fn page(state: &AppState, asked: &Asked, id: &str) -> Result<TenantPage, P
         form: fresh(own),
         key_form: KeyForm::default(),
         delete_error: None,
+        suspend_error: None,
         conflict: None,
         said: None,
         is_waiting: false,
@@ -151,7 +156,7 @@ fn said(word: &str) -> Option<String> {
 }
 
 /// What became of a form: on to this query of the page, or the page again.
-enum Outcome {
+pub(super) enum Outcome {
     Done(&'static str),
     Made(String),
     Gone(u64),
@@ -160,12 +165,12 @@ enum Outcome {
     Again(StatusCode, Box<TenantPage>),
 }
 
-fn done(accepted: &limits::Accepted, word: &'static str) -> Outcome {
+pub(super) fn done(accepted: &limits::Accepted, word: &'static str) -> Outcome {
     let waits = accepted.opened().map(Outcome::Waits);
     waits.unwrap_or(Outcome::Done(word))
 }
 
-fn finish(outcome: Result<Outcome, PageError>, asked: &Asked, id: &str) -> Response {
+pub(super) fn finish(outcome: Result<Outcome, PageError>, asked: &Asked, id: &str) -> Response {
     let place = url::tenant(id);
     let answer = match outcome {
         Ok(Outcome::Done(word)) => return see_other(&format!("{place}?said={word}")),
@@ -183,7 +188,7 @@ fn finish(outcome: Result<Outcome, PageError>, asked: &Asked, id: &str) -> Respo
     answer.unwrap_or_else(|error| error.answer(&asked.request_id, Some(place)))
 }
 
-async fn entry(
+pub(super) async fn entry(
     state: &AppState,
     id: &str,
     entry: Entry,
@@ -229,72 +234,6 @@ pub(super) async fn change(
         };
         page.conflict = conflict;
         Ok(Outcome::Again(status, Box::new(page)))
-    };
-    finish(act.await, &asked, &id)
-}
-
-#[derive(Debug, Deserialize)]
-struct Suspended {
-    suspended: bool,
-}
-
-/// The button that suspends, or lets in again.
-pub(super) async fn suspend(
-    State(state): State<AppState>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Response {
-    let (asked, author) = (Asked::of(&request), auth::author(request.extensions()));
-    let act = async {
-        let Suspended { suspended } = form(request).await?;
-        let value = compartment::policy::Value::Bool(suspended);
-        let fields = vec![("suspended".to_owned(), value)];
-        let stored = entry(
-            &state,
-            &id,
-            Entry::Set(fields),
-            limits::Asked::default(),
-            &author,
-        );
-        let stored = stored.await.map_err(PageError::Limits)?;
-        let word = if suspended { "suspended" } else { "resumed" };
-        Ok(done(&stored, word))
-    };
-    finish(act.await, &asked, &id)
-}
-
-#[derive(Debug, Deserialize)]
-struct Typed {
-    name: String,
-}
-
-/// The form that deletes it, when its name is typed.
-pub(super) async fn delete(
-    State(state): State<AppState>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Response {
-    let (asked, author) = (Asked::of(&request), auth::author(request.extensions()));
-    let act = async {
-        let Typed { name } = form(request).await?;
-        if name.trim() != id {
-            let mut page = page(&state, &asked, &id).await?;
-            page.delete_error = Some(format!("This is not its name: type {id}."));
-            let status = StatusCode::UNPROCESSABLE_ENTITY;
-            return Ok(Outcome::Again(status, Box::new(page)));
-        }
-        let gone = entry(
-            &state,
-            &id,
-            Entry::Remove,
-            limits::Asked::default(),
-            &author,
-        );
-        let gone = gone.await.map_err(PageError::Limits)?;
-        Ok(match gone.opened() {
-            Some(change) => Outcome::Waits(change),
-            None => Outcome::Gone(gone.generation),
-        })
     };
     finish(act.await, &asked, &id)
 }

@@ -248,6 +248,7 @@ fn one(frame: Frame, row: TenantRow) -> TenantPage {
         },
         key_form: KeyForm::default(),
         delete_error: None,
+        suspend_error: None,
         conflict: None,
         said: None,
         is_waiting: false,
@@ -302,6 +303,7 @@ impl TenantPage {
             ..KeyForm::default()
         };
         refused.delete_error = Some("This is not its name.".to_owned());
+        refused.suspend_error = refused.delete_error.clone();
         let mut conflict = one(frame(), row("acme", Some(used(7, 40))));
         conflict.conflict = Some(41);
         let mut odd = one(frame(), row(HOSTILE, Some(used(9, 3))));

@@ -31,8 +31,16 @@ pub(in crate::store) struct Pool {
     connections: PgPool,
     /// As many as connections: who holds one of these never waits for another user of the pool.
     places: Arc<Semaphore>,
-    /// When a connection failed last, until one works again.
-    failed: Arc<Mutex<Option<Instant>>>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// What became of the connections that were asked for.
+#[derive(Debug, Default)]
+struct Seen {
+    /// When one failed last, until one works again.
+    failed: Option<Instant>,
+    /// When one worked last: who began to wait before that and fails late says nothing of now.
+    worked: Option<Instant>,
 }
 
 /// A connection in use.
@@ -65,7 +73,7 @@ impl Pool {
         Self {
             connections,
             places: Arc::new(Semaphore::new(places)),
-            failed: Arc::default(),
+            seen: Arc::default(),
         }
     }
 
@@ -77,12 +85,15 @@ impl Pool {
             .map_err(|_| StoreError::Closed)?;
         let now = clock::now();
         let is_recent = |at: Instant| now.saturating_duration_since(at) < AWAY_MAX;
-        if self.failed().is_some_and(is_recent) {
+        if self.seen().failed.is_some_and(is_recent) {
             return Err(StoreError::Away(None));
         }
         let error = match self.connections.acquire().await {
             Ok(connection) => {
-                *self.failed() = None;
+                *self.seen() = Seen {
+                    failed: None,
+                    worked: Some(clock::now()),
+                };
                 return Ok(Held {
                     connection,
                     _place: place,
@@ -93,13 +104,16 @@ impl Pool {
             Err(error) => error.into(),
         };
         if matches!(error, StoreError::Away(_)) {
-            *self.failed() = Some(clock::now());
+            let mut seen = self.seen();
+            if seen.worked.is_none_or(|at| at < now) {
+                seen.failed = Some(clock::now());
+            }
         }
         Err(error)
     }
 
-    fn failed(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(in crate::store) async fn close(&self) {
